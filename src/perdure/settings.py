@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
@@ -156,10 +157,7 @@ class Settings(Limits):
     hooks: str = ""
 
     def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                *most, last = filter(None, choices)
-                raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
+        check_choices(self, CHOICES)
         check_store_address("PERDURE_STORE", self.store)
         if not is_zone(self.timezone):
             raise InvalidInput(f"PERDURE_TIMEZONE is {self.timezone!r:.80}: give a name such as 'Europe/Rome'")
@@ -169,21 +167,7 @@ class Settings(Limits):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Load the settings from the environment. Raises: InvalidInput: an invalid value."""
-        environment = os.environ if environment is None else environment
-        values: dict[str, object] = {}
-        for setting in fields(cls):
-            name = f"PERDURE_{setting.name.upper()}"
-            if not (text := environment.get(name, "").strip()):
-                continue
-            kind = type(getattr(_DEFAULTS, setting.name))
-            try:
-                value = kind(text)
-            except ValueError as error:
-                raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
-            if kind is not str and not 0 < value < math.inf and not (value == 0 and setting.name in _MAY_BE_ZERO):
-                raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
-            values[setting.name] = value
-        return cls(**values)  # type: ignore[arg-type]  # each value has its field's type
+        return cls(**variables_of(_DEFAULTS, environment, may_be_zero=_MAY_BE_ZERO))
 
     @property
     def store_address(self) -> str | Path:
@@ -206,6 +190,37 @@ class Settings(Limits):
     def folder(self) -> Path:
         """The data folder. Raises: InvalidInput: `home` names the folder of an unknown user."""
         return _expanded("PERDURE_HOME", self.home) if self.home else default_home()
+
+
+def check_choices(settings: object, choices: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises: InvalidInput: a setting has none of the values that it can have."""
+    for name, values in choices.items():
+        if (value := getattr(settings, name)) not in values:
+            *most, last = filter(None, values)
+            raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
+
+
+def variables_of(
+    defaults: Any, environment: Mapping[str, str] | None = None, *, may_be_zero: Collection[str]
+) -> dict[str, Any]:
+    """The texts and numbers of a dataclass that the environment sets, each of the type of its default.
+
+    Raises: InvalidInput: no number, or one that is not positive.
+    """
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for setting in fields(defaults):
+        name, kind = f"PERDURE_{setting.name.upper()}", type(getattr(defaults, setting.name))
+        if kind not in (str, int, float) or not (text := environment.get(name, "").strip()):
+            continue
+        try:
+            value = kind(text)
+        except ValueError as error:
+            raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
+        if kind is not str and not 0 < value < math.inf and not (value == 0 and setting.name in may_be_zero):
+            raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
+        values[setting.name] = value
+    return values
 
 
 def _expanded(name: str, path: str) -> Path:

@@ -233,7 +233,7 @@ def test_the_key_is_tried_on_everything_encrypted(tmp_path: Path, table: str) ->
     def rows(sql: str, *values: Any) -> list[tuple[str]]:
         return [(sealed,), ("A",)] if f" {table} " in sql else []
 
-    check = secrets_check(rows, set(SEALED), Settings(home=str(tmp_path), secret_key=KEY), source="x")
+    check = secrets_check(rows, set(SEALED), Settings(home=str(tmp_path), secret_key=KEY))
 
     assert check is not None and check.status == "broken" and check.text.startswith("2 of 2 values")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.cli.commands.folders import Selected, Skipped, select_files
+from perdure.cli.commands.folders import Entry, select_files
 from perdure.cli.views.view import outcome
 from perdure.core.messages import ToolResult
 from tests.support.office_files import pdf_of
@@ -39,14 +39,14 @@ def tree(root: Path) -> Path:
 def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
     """Each with why; everything else in order, by its place below the directory."""
     entries = list(select_files([tree(tmp_path)], max_bytes=1_000))
-    names = [one.name for one in entries if isinstance(one, Selected)]
+    names = [one.name for one in entries if not one.skipped]
     assert names == [".gitignore", "a.py", "torn.pdf", "deep/out/kept.txt", "docs/plan.md"]
-    skipped = {one.name for one in entries if isinstance(one, Skipped)}
+    skipped = {one.name for one in entries if one.skipped}
     assert skipped == {
         *(".git/", "node_modules/", "out/", "run.log", "deep/more.log", "docs/secret.key.txt"),
         *("image.png", "data.bin2", "empty.py", "link.py"),
     }
-    assert list(select_files([tmp_path / "a.py"], max_bytes=1)) == [Selected(tmp_path / "a.py", "a.py")]
+    assert list(select_files([tmp_path / "a.py"], max_bytes=1)) == [Entry(tmp_path / "a.py", "a.py")]
 
 
 def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:

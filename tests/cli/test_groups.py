@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.commands.groups.groups import cancel_on_interrupt
+from perdure.cli.commands.groups import cancel_on_interrupt
 from tests.cli.test_completion import completions
 from tests.support.library import SlowSpeaker, open_async, open_sync
 from tests.support.programs import run_inside
@@ -65,6 +65,8 @@ def test_a_group_that_can_not_be_is_refused(tmp_path: Path) -> None:
         done = run_inside(tmp_path, "group", "create", *arguments)
         assert (done.returncode != 0, said in " ".join(done.stderr.split())) == (True, True), done.stderr
     assert "there is none yet" in run_inside(tmp_path, "group", "show", "trip").stderr
+    nobody = run_inside(tmp_path / "new", "group", "create", "round_robin", "ann", "ben")
+    assert "agent 'ann' not found: there is no agent yet" in nobody.stderr
 
 
 def test_a_group_answers_with_its_speakers_names(tmp_path: Path) -> None:

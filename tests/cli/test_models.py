@@ -12,8 +12,6 @@ import pytest
 from perdure import AsyncPerdure, Perdure
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import ListedLines
-from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
 from perdure.providers.choosing import Choice
@@ -21,7 +19,7 @@ from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.providers.fake_provider import fake_provider
 from tests.support.library import MODEL
-from tests.support.programs import open_chat, perdure, run_inside
+from tests.support.programs import ListedLines, open_chat, perdure, run_inside
 
 SECRET = "sk-very-secret-0123456789"
 
@@ -118,7 +116,7 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MISTRAL_API_KEY")
     async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
         out, err, source = io.StringIO(), io.StringIO(), ListedLines(["hello", "/model"])
-        view = TextView(Terminal(out, err, interactive=False, coloured=False))
+        view = TextView(out, err, interactive=False, coloured=False)
         await Session(again, await again.agent(agent.id), source, view, run_command=run_command).run()
 
         assert "Nothing was sent. Set MISTRAL_API_KEY, or give the agent another model" in err.getvalue()

@@ -130,8 +130,8 @@ async def test_a_narrow_list_of_agents_breaks_no_id(tmp_path: Path) -> None:
     """It has no ids, unless two agents have one name."""
     async with await open_async(tmp_path / "agents.db") as perdure:
         agents = [(await perdure.create_agent(name)).info for name in ("ann", "bob")]
-    rows = [AgentRow(info, info.created_at, 0) for info in agents]
-    same = [rows[0], AgentRow(replace(agents[1], name="ann"), agents[1].created_at, 0)]
+    rows = [AgentRow(info, info.created_at) for info in agents]
+    same = [rows[0], AgentRow(replace(agents[1], name="ann"), agents[1].created_at)]
 
     assert "agent-" not in shown(rows) and "test/scripted" in shown(rows)
     assert "agent-" in shown(same)

@@ -10,7 +10,7 @@ from tests.support.programs import run_inside
 
 
 def test_the_tree_is_short(tmp_path: Path) -> None:
-    """Verbs of every day, then nouns with all their verbs, on one screen; no plural, no old form."""
+    """Verbs of every day, then nouns with all their verbs, on one screen; no plural."""
     lines = run_inside(tmp_path, "--help", COLUMNS="80").stdout.splitlines()
 
     names = [line.split()[0] for line in lines if re.match("  [a-z][a-z-]*  ", line)]
@@ -49,6 +49,15 @@ def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:
     assert (word.returncode, "As a message: perdure -p 'hello there'" in word.stderr) == (2, True)
     assert (sent.returncode, text.returncode) == (0, 0)
     assert '"text": ' in text.stdout
+
+
+def test_a_plural_is_its_noun_and_lists_alone(tmp_path: Path) -> None:
+    """Of every noun; the names that older trees had for verbs are unknown words."""
+    alone, with_verb = run_inside(tmp_path, "agents"), run_inside(tmp_path, "secrets", "list", "--help")
+
+    assert alone.stderr.startswith("There are no agents yet.")
+    assert with_verb.stdout.startswith("Usage: perdure secret list ")
+    assert [run_inside(tmp_path, word).returncode for word in ("approve", "import-messages", "verify")] == [2, 2, 2]
 
 
 def test_memory_is_shown_and_restored(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from perdure import AsyncPerdure, MessageAdded, tool
 from perdure.cli.chat.render import RunRenderer
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.text import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
@@ -23,7 +22,7 @@ from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from perdure.testing.clock import START
 from tests.support.library import SlowSpeaker, open_async
-from tests.support.programs import Chat, Screen, open_chat
+from tests.support.programs import Chat, ListedLines, Screen, open_chat
 
 
 @tool
@@ -341,7 +340,7 @@ async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: P
     async with await AsyncPerdure.open(tmp_path / "agents.db") as perdure:
         agent = await perdure.agent("guide")
         out, err, source = io.StringIO(), io.StringIO(), ListedLines([], interactive=True)
-        view = TextView(Terminal(out, err, interactive=True, coloured=False))
+        view = TextView(out, err, interactive=True, coloured=False)
         session = Session(perdure, agent, source, view, run_command=run_command)
         source.lines.append("I live in Turin.")
         await session.run()
@@ -411,7 +410,7 @@ def test_an_answer_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None
         terminal.words(piece)
     terminal.show_status("thinking…")
     shown = out.getvalue()
-    terminal.note("a note")
+    terminal.print_note("a note")
 
     assert shown == "The quick brown fox\njumps over."
     assert out.getvalue() == f"{shown}\na note\n"

@@ -195,9 +195,14 @@ class DeleteContract(Contract):
                 assert [*tx.archives.list_by_ids([archive.id])] == [archive.id]
                 passage, file = self.add_passage(tx, archive.id, "tea"), self.add_file(tx, folder.id)
                 places = tx.passages.place(passage.id), tx.files.place(file.id)
-                assert [places[0][0], places[1][0]] == [archive.id, folder.id]
+                assert [places[0][0], places[1]] == [archive.id, (folder.id, tx.files.number(file.id))]
                 tx.passages.delete(archive.id, [passage.seq])
                 tx.files.delete(file.id)
                 assert (tx.passages.place(passage.id), tx.files.place(file.id)) == places
+                empty = self.add_folder(tx, "empty")
+                tx.archives.delete(archive.id)
+                tx.folders.delete(empty.id)
+                numbers = tx.archives.number(archive.id), tx.folders.number(empty.id)
+                assert numbers == (archive.number, empty.number)
 
             await store.write(check)

@@ -162,7 +162,8 @@ def verbs() -> Iterator[tuple[str, str, Any]]:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         nouns = vars(Tx(SqliteDatabase(connection)))
     for noun in sorted(nouns.keys() - {"org_id", "limits", "_db"}):
-        for verb, function in vars(type(nouns[noun])).items():
+        own = {name: one for of in reversed(type(nouns[noun]).__mro__[:-1]) for name, one in vars(of).items()}
+        for verb, function in own.items():
             if not verb.startswith("_"):
                 yield noun, verb, function
 

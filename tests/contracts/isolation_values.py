@@ -179,6 +179,21 @@ OF_VERBS: Mapping[str, Any] = {
 """Parameters that are nobody's and differ by verb."""
 
 
+_OF_PAGES = {"blocks": "Block", "groups": "Group", "identities": "Identity", "providers": "Provider", "tools": "Tool"}
+"""A noun that is listed by pages -> what its filters and ids are called after."""
+
+
+def _kind_of(noun: str, parameter: inspect.Parameter) -> str:
+    """The type of a parameter, of what all such nouns share as it is for one of them."""
+    kind = str(parameter.annotation)
+    if noun in _OF_PAGES and kind == "Filter":
+        return f"{_OF_PAGES[noun]}Filter"
+    return f"{_OF_PAGES[noun]}Id" if noun in _OF_PAGES and kind == "str | None" and parameter.name in _PLACES else kind
+
+
+_PLACES = ("after", "before")
+
+
 class Values:
     """The arguments that stand for one organisation's things."""
 
@@ -212,6 +227,16 @@ class Values:
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
+            **{
+                f"{noun}.{verb}.id_": id_
+                for verb in ("get", "number")
+                for noun, id_ in {
+                    **{"archives": of.archive.id, "blocks": of.block.id, "files": of.file.id, "folders": of.folder.id},
+                    **{"graphs": of.graph.id, "identities": of.identity.id, "mcp": of.server.id},
+                    **{"providers": of.provider.id, "tools": of.tool.id},
+                }.items()
+            },
+            **{"runs.keep_lease.row": of.run, "group_turns.keep_lease.row": of.turn},
             "messages.find_existing.ids": [of.message.id],
             "messages.find_reset.ids": [of.reset_message.id],
             "passages.find_places.ids": [of.passage.id],
@@ -317,7 +342,7 @@ class Values:
         if (owned := self._find(noun, verb, parameter.name)) is not None:
             return owned
         if parameter.name == "where":
-            return next(self._filters(str(parameter.annotation)))
+            return next(self._filters(_kind_of(noun, parameter)))
         if (known := OF_VERBS.get(f"{noun}.{verb}.{parameter.name}", self)) is not self:
             return known
         assert parameter.name in PLAIN, f"give {noun}.{verb} an argument for {parameter}"
@@ -331,15 +356,15 @@ class Values:
         for changes in flags:
             yield " ".join(changes), changes
         for parameter in parameters:
-            for number, value in enumerate(self._optional(parameter)):
+            for number, value in enumerate(self._optional(noun, parameter)):
                 for flag in ({}, *flags):
                     yield " ".join((f"{parameter.name} {number}", *flag)), {parameter.name: value, **flag}
         if noun == "secrets" and any(parameter.name == "owner_id" for parameter in parameters):
             yield "of all", {"owner_id": ORGANISATION}
 
-    def _optional(self, parameter: inspect.Parameter) -> list[Any]:
+    def _optional(self, noun: str, parameter: inspect.Parameter) -> list[Any]:
         """What may be given for a filter, or for a parameter that may be left out."""
-        of, kind = self._of, str(parameter.annotation).removesuffix(" | None").rpartition(".")[2]
+        of, kind = self._of, _kind_of(noun, parameter).removesuffix(" | None").rpartition(".")[2]
         if parameter.name == "where":
             return list(self._filters(kind))[1:]
         if parameter.default is parameter.empty:

@@ -32,9 +32,10 @@ class ProviderContract(Contract):
                     tx.providers.page(where=ProviderFilter(provider_type="other")),
                     tx.providers.page(where=ProviderFilter(), after=second.id, limit=1),
                     tx.providers.page(where=ProviderFilter(), before=first.id, ascending=False),
+                    tx.providers.count(ProviderFilter()),
                 ]
 
-            expected = [changed, [changed, second], [changed], [second, changed], [changed], [], [changed], [second]]
+            expected = [changed, [changed, second], [changed], [second, changed], [changed], [], [changed], [second], 2]
             assert await store.read(look) == expected
             with raises(AlreadyExists):
                 await store.write(self.add_provider, "a")

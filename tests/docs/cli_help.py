@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from perdure.cli.app import app
 from perdure.cli.chat.slash import COMMANDS
-from perdure.cli.root import OLD_FORMS, Root
+from perdure.cli.root import Root
 from tests.docs.markdown import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -29,15 +29,9 @@ def slash_section() -> str:
     return f"```text\n{''.join(lines)}```\n"
 
 
-def old_forms_section() -> str:
-    """The forms of commands that go with the next version."""
-    rows = (f"| `perdure {old}` | `perdure {new}` |\n" for old, new in OLD_FORMS.items())
-    return f"| old form | new form |\n|---|---|\n{''.join(rows)}"
-
-
 def rewrite_sections(page: str) -> str:
     """The page with these sections as they are now."""
-    for name, section in (("help", help_section()), ("slash", slash_section()), ("old forms", old_forms_section())):
+    for name, section in (("help", help_section()), ("slash", slash_section())):
         before, begin, rest = page.partition(f"<!-- {name} begins -->\n")
         _, end, after = rest.partition(f"<!-- {name} ends -->")
         assert begin and end, f"{PAGE.name} has no place for {name}"

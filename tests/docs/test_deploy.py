@@ -29,10 +29,8 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "perdure.yaml"
 UNIT = DEPLOY / "perdure.service"
-SERVER_VARIABLES = re.findall(r"PERDURE_[A-Z_]+", (ROOT / "src/perdure/server/config.py").read_text())
 KNOWN = {
-    *(f"PERDURE_{field.name.upper()}" for field in fields(Settings)),
-    *SERVER_VARIABLES,
+    *(f"PERDURE_{field.name.upper()}" for kind in (Settings, ServerConfig) for field in fields(kind)),
     "PERDURE_PROBE_LOCAL",
     *(key for provider in PROVIDERS.values() for key in provider.keys),
 }

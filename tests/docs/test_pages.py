@@ -89,7 +89,7 @@ def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
 
 
 def test_the_dashboard_names_commands_that_are_there() -> None:
-    """Not one of an old form."""
+    """Each is in the help."""
     page, found = CLI_PAGE.read_text(encoding="utf-8"), []
     for template in (ROOT / "src/perdure/ui/templates").rglob("*.html"):
         found += re.findall(r"<code>(perdure [a-z]+(?: [a-z]+)?)(?=[ <])", template.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AddressRefused, ToolError
 from perdure.core.runs import Callback, Run
-from perdure.engine.workers.after_runs import TRIES, TRY_S, WAITS_S, Callbacks
+from perdure.engine.workers.after_runs import TRIES, TRY_S, WAITS_S, CallbackWorker
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.testing import InlineStore, ScriptedModel
@@ -50,8 +50,8 @@ class Ended:
     store: Store
     clock: FakeClock
     receiver: Receiver
-    callbacks: Callbacks
-    other: Callbacks
+    callbacks: CallbackWorker
+    other: CallbackWorker
 
     async def callback(self) -> Callback:
         found = await self.store.read(lambda tx: tx.runs.get(self.run.id))
@@ -73,7 +73,7 @@ async def ended(*answers: Any) -> AsyncIterator[Ended]:
         ports = replace(app.ports, clock=clock, send_report=receiver.send)
         run = await app.store.read(lambda tx: tx.runs.get(reply.run_id))
         await app.store.write(lambda tx: tx.callbacks.request(run, Callback(url=URL), at=clock.now()))
-        yield Ended(run, app.store, clock, receiver, Callbacks(ports), Callbacks(ports))
+        yield Ended(run, app.store, clock, receiver, CallbackWorker(ports), CallbackWorker(ports))
 
 
 async def test_a_report_that_fails_is_sent_again() -> None:

@@ -79,7 +79,7 @@ async def open_store(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | N
     worker = EmbeddingWorker(store, embedder, clock=clock or SystemClock(), randomness=Fixed())
     await worker.start()
     try:
-        yield WatchedStore(store, embedder.handle, worker.nudge)
+        yield WatchedStore(store, embedder.handle, worker.wake)
     finally:
         await worker.close()
         await store.close()
@@ -202,7 +202,7 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
     embedder.hang()
     clock, renewed = LoopClock(), list[datetime]()
 
-    def renew(tx: Tx, batch: embedding._Batch, *, until: datetime) -> None:
+    def renew(tx: Tx, batch: embedding._TextBatch, *, until: datetime) -> None:
         original(tx, batch, until=until)
         renewed.append(until)
 
@@ -252,11 +252,10 @@ async def test_a_close_that_comes_together_with_a_nudge_is_not_lost(steps: int) 
     """So many steps of the loop after texts were queued, the worker is told to stop: it does."""
     worker = EmbeddingWorker(InlineStore(), ScriptedEmbedder(), clock=SystemClock(), randomness=Fixed())
     await worker.start()
-    task = worker._task
-    assert task is not None
+    (task,) = worker.tasks
     for _ in range(20):  # by then it waits
         await asyncio.sleep(0)
-    worker.nudge()
+    worker.wake()
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()

@@ -164,7 +164,9 @@ def test_work_behind_the_scenes_waits_for_room(tmp_path: Path) -> None:
             with closing(sqlite3.connect(home / "perdure.db")) as another:  # a process whose disk is another
                 another.execute("UPDATE agents SET org_id = org_id || '/deleted' WHERE id = ?", [gone])
                 another.commit()
-            wait_until(served, lambda: logged(served, "removing what was deleted or reset failed: no space left"))
+            wait_until(
+                served, lambda: logged(served, "removing what was deleted or reset waits for the store: no space left")
+            )
             disk.write_text("readonly")
             read_only = served.client.post("/v1/blocks/", json={"label": "more", "value": ""})
             reads = served.client.get(f"{agent}/messages")

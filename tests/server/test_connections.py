@@ -18,8 +18,8 @@ from uvicorn.server import ServerState
 from perdure import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.server import serve
-from perdure.server.config import ServerConfig
-from perdure.server.connections import PROBES, Connection, Connections, _network
+from perdure.server.config import ServerConfig, network_of
+from perdure.server.connections import PROBES, Connection, Connections
 from perdure.testing import says
 from tests.support.servers import served
 
@@ -304,7 +304,7 @@ def test_the_limit_leaves_files_for_the_store() -> None:
     assert Connections(ServerConfig(), files=16).limit >= 1
     assert PROBES < 1_024 / 4
     names = [
-        _network(host) for host in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "::ffff:10.0.0.1", "::1")
+        network_of(host) for host in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "::ffff:10.0.0.1", "::1")
     ]
     assert names == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "10.0.0.1", "::1"]
 

@@ -394,3 +394,13 @@ async def test_an_allowed_host_may_have_a_port(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidInput, match="can never match"):
         ServerConfig(allowed_hosts=("*.example.org",))
+
+
+def test_each_limit_of_the_server_has_a_variable() -> None:
+    """Numbers are read by the type of their default; one that is no positive number is refused by its name."""
+    given = {"PERDURE_MAX_BODY_BYTES": "1000", "PERDURE_WRITE_S": "1.5", "PERDURE_DRAIN_S": "0"}
+
+    assert ServerConfig.from_environment(given) == ServerConfig(max_body_bytes=1_000, write_s=1.5, drain_s=0)
+    for text in ("0", "many", "inf"):
+        with pytest.raises(InvalidInput, match="PERDURE_HEADER_S is"):
+            ServerConfig.from_environment({"PERDURE_HEADER_S": text})

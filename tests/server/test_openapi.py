@@ -127,6 +127,19 @@ async def test_a_method_that_a_path_does_not_take(method: str, path: str, allow:
         assert method == "HEAD" or refused.json() == {"detail": "Method Not Allowed"}
 
 
+async def test_a_body_that_may_be_missing_may_be_null() -> None:
+    """As the document says of it."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        for body in (b"", b"null", b"{}"):
+            reset = await server.http.patch(
+                f"/v1/agents/{agent['id']}/reset-messages", content=body, headers={"content-type": "application/json"}
+            )
+            assert reset.status_code == 200, body
+        approval = f"/v1/agents/{agent['id']}/tools/approval/none"
+        assert await server.refused("PATCH", approval) == (422, "body.requires_approval: Field required")
+
+
 async def test_a_chunk_that_is_not_documented_fails_the_tests_that_see_it() -> None:
     """The hook that checks every answer reads streams too."""
     async with routed(says("hello")) as server:

@@ -6,9 +6,11 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from perdure.server.problems import problems_text
+from perdure.server.problems import SECRET_FIELDS, problems_text
 from perdure.server.wire.base import WireRequest
 from tests.server.routed import routed
 
@@ -50,6 +52,23 @@ def test_only_the_beginning_of_a_value_is_written(value: Any) -> None:
 
     assert text.startswith("body.name: Input should be a text, not ")
     assert len(text) == len("body.name: Input should be a text, not ") + 80
+
+
+@given(
+    st.dictionaries(st.text(max_size=8), st.text(max_size=12) | st.integers(), max_size=4),
+    st.sampled_from(sorted(SECRET_FIELDS)),
+    st.integers(0, 3),
+)
+def test_no_secret_within_a_value_is_written(others: dict[str, Any], name: str, depth: int) -> None:
+    """Wherever it stands in the beginning of the value, however deep."""
+    value: Any = {**others, name: "Sesame"}
+    for _ in range(depth):
+        value = [{"inner": value}]
+
+    text = problems_text([wrong(("body", "name"), value)])
+
+    assert "Ses" not in text
+    assert text.isprintable()
 
 
 def test_a_long_name_of_a_field_is_cut() -> None:

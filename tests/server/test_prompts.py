@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from starlette.requests import Request
 
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.pydantic_ai.model import DirectModel
+from perdure.server.http import json_bytes
 from perdure.testing import ScriptedModel, calls, fails, says
 from perdure.testing.http_model import HttpModel
 from tests.providers.pydantic_ai.support import MODELS, sse
@@ -165,6 +169,27 @@ async def test_a_chat_completion_is_streamed() -> None:
         assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
         assert chunks[-1]["usage"]["total_tokens"] == 12
         assert '"message":"it is down"' in failed.text and failed.text.endswith("data: [DONE]\n\n")
+
+
+async def test_no_stream_holds_the_body_of_its_request() -> None:
+    """A stream may take an hour: of a completion, of a message, and of a run that is followed again."""
+    held: list[int] = []
+
+    def noting(shape: Any) -> bytes:
+        requests = [one for one in gc.get_objects() if type(one) is Request]
+        held.append(sum("_body" in vars(one) or "_json" in vars(one) for one in requests))
+        return json_bytes(shape)
+
+    async with routed(says("one"), says("two")) as server:
+        agent_id = await new_agent(server)
+        background = {"input": "hi", "streaming": True, "background": True}
+        with patch("perdure.server.sse.json_bytes", noting):
+            await server.http.post("/v1/chat/completions", json={"model": agent_id, "messages": CHAT, "stream": True})
+            await server.http.post(f"/v1/agents/{agent_id}/messages", json=background)
+            [run, _] = await server.get("/v1/runs/")
+            await server.http.post(f"/v1/runs/{run['id']}/stream", json={"starting_after": 0})
+
+    assert len(held) > 6 and not any(held)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -39,14 +39,14 @@ class Planet:
     sizes: Mapping[str, int] | None = None
 
 
-class MoonShape(WireShape, of=Moon, same="name letters seen_at"):
+class MoonShape(WireShape, of=Moon, fields="name letters seen_at"):
     """A moon."""
 
 
 class PlanetShape(
     WireShape,
     of=Planet,
-    same="count agent_id kind old_name first.letters",
+    fields="count agent_id kind old_name first.letters",
     first_name="first.name",
     unlisted={"old_name": None},
     optional="note",
@@ -57,6 +57,10 @@ class PlanetShape(
     moons: list[MoonShape]
     note: str
     state: Literal["seen"] = "seen"
+
+
+class SortedMoonShape(MoonShape, fields="seen_at name"):
+    """A moon, by when it was seen."""
 
 
 class SkyShape(WireShape, of=Planet, optional="moons"):
@@ -70,7 +74,7 @@ def document(shape: Any) -> dict[str, Any]:
 
 
 def test_an_object_has_the_attributes_in_the_order_of_their_names() -> None:
-    """Those of `same` first, then the others; times are written as the wire has them, behind a null is null."""
+    """Those of `fields` first, then the others; times are written as the wire has them, behind a null is null."""
     planet = Planet(ANN, "gas", (Moon("Io", NOON),))
     made = PlanetShape.make(planet, note="far")
     assert list(made)[:5] == ["count", "agent_id", "kind", "old_name", "letters"]
@@ -79,6 +83,12 @@ def test_an_object_has_the_attributes_in_the_order_of_their_names() -> None:
         **{"state": "seen", "note": "far"},
         "moons": [{"name": "Io", "letters": 2, "seen_at": "2026-11-20T12:00:00.000000Z"}],
     }
+
+
+def test_a_subclass_moves_the_fields_that_it_names_again() -> None:
+    """Those that it does not name stay before them."""
+    assert list(SortedMoonShape.make(Moon("Io"))) == ["letters", "seen_at", "name"]
+    assert document(SortedMoonShape)["properties"].keys() == document(MoonShape)["properties"].keys()
 
 
 def test_a_value_that_is_given_counts_and_an_optional_null_is_left_out() -> None:
@@ -110,7 +120,7 @@ def test_the_document_may_be_asked_for_before_the_first_answer() -> None:
 def test_a_path_that_is_not_there_fails_where_the_document_is_built() -> None:
     """So no operation can promise what its answer has not."""
 
-    class Wrong(WireShape, of=Moon, same="mass"):
+    class Wrong(WireShape, of=Moon, fields="mass"):
         pass
 
     with pytest.raises(KeyError, match="mass"):

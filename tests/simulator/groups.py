@@ -19,7 +19,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.groups.units import NewGroup, create_group
-from perdure.engine.groups.turns import GroupTurns
+from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -72,7 +72,7 @@ class _GroupProcess(Process):
         super().__init__(number, place, rng, main=main)
         self.ports = replace(self.ports, models=_Models(_GroupModel(self._fault)))
         self.runner = Runner(self.ports, is_dead=place.is_dead)
-        self.turns = GroupTurns(self.ports, self.runner, Settings(), is_dead=place.is_dead)
+        self.turns = GroupRunner(self.ports, self.runner, Settings(), is_dead=place.is_dead)
 
     async def start(self) -> None:
         await super().start()

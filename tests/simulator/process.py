@@ -95,7 +95,7 @@ class Process:
         self._worker: EmbeddingWorker | None = None
         if embedder is not None:
             self._worker = EmbeddingWorker(self._store, embedder, clock=clock, randomness=rng)
-            self.store = WatchedStore(self._store, EMBEDDER, self._worker.nudge)
+            self.store = WatchedStore(self._store, EMBEDDER, self._worker.wake)
         self.ports = Ports(
             store=self.store,
             models=_Models(PlannedModel(place.world, self._fault, place.during_summary)),

@@ -19,11 +19,11 @@ FAMILY_OF = {table: first for first, tables in FAMILIES.items() for table in tab
 OF_ALL_SHARDS = {
     "SELECT d.settings FROM agents a JOIN agent_details d": "who shares memory, asked behind content from outside only",
     "UPDATE runs AS r SET lease_owner = NULL": "a process that closes releases all its runs",
-    "UPDATE group_turns AS t SET lease_owner = NULL": "the same for turns of groups",
+    "UPDATE group_turns AS r SET lease_owner = NULL": "the same for turns of groups",
     "UPDATE erasures SET owner = ''": "the same for erasures",
     "AND r.status IN ('queued', 'running') AND (r.resumes IS NOT NULL OR": "runs to take over, at each start",
     "AND (r.lease_until IS NULL OR r.lease_until < :at)": "the same, in the pauses of each process",
-    "FROM group_turns t WHERE": "turns of groups to take over",
+    "FROM group_turns r WHERE": "turns of groups to take over",
     "FROM companion_passes p WHERE p.ended_at IS NULL": "passes to take over",
     "FROM erasures e WHERE ended_at IS NULL": "erasures to take over",
     "SELECT DISTINCT r.agent_id FROM resetting r": "resets to carry out",

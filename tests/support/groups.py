@@ -19,7 +19,7 @@ from perdure.core.groups.group import (
 )
 from perdure.core.ids import AgentId
 from perdure.domain.groups.units import NewGroup, create_group
-from perdure.engine.groups.turns import GroupTurns
+from perdure.engine.groups.turns import GroupRunner
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -35,7 +35,7 @@ class Team:
     models: Mapping[str, ScriptedModel]
 
     @property
-    def turns(self) -> GroupTurns:
+    def turns(self) -> GroupRunner:
         return self.perdure.app.groups
 
     @property

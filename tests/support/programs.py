@@ -6,8 +6,8 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from perdure import AsyncPerdure
 from perdure.cli.app import app
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.source import ListedLines
-from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
@@ -78,6 +76,33 @@ def run_inside(home: Path, *arguments: str, **more: str) -> subprocess.Completed
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
+class ListedLines:
+    """Lines from a list. None among them stands for Ctrl-C at a question, elsewhere for the end.
+
+    `questions` holds each question with its prefill.
+    """
+
+    prefills = True
+
+    def __init__(self, lines: Sequence[str | None], *, interactive: bool = False) -> None:
+        self.lines = list(lines)
+        self.interactive = interactive
+        self.questions: list[tuple[str, str]] = []
+
+    async def read(self) -> str | None:
+        return self.lines.pop(0) if self.lines else None
+
+    async def ask(self, question: str, *, prefill: str = "") -> str | None:
+        self.questions.append((question, prefill))
+        return self.lines.pop(0) if self.lines else None
+
+    def interrupt(self) -> None:
+        self.lines.clear()
+
+    def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Screen(io.StringIO):
     """A stream that says it is a terminal."""
 
@@ -119,6 +144,6 @@ async def open_chat(
     async with opened as store:
         agent = await store.create_agent("Ada's helper", model=MODEL)
         out, err = (Screen() if terminal else io.StringIO()), io.StringIO()
-        view = TextView(Terminal(out, err, interactive=person, coloured=False))
+        view = TextView(out, err, interactive=person, coloured=False)
         source = ListedLines([], interactive=person)
         yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view, run_command=run_command))

@@ -56,7 +56,7 @@ from perdure.domain.tools.units import current_tools, put_tools, seal_environmen
 from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
-from perdure.engine.groups.turns import GroupTurns
+from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -166,7 +166,7 @@ class App:
     store: Store
     ports: Ports
     runner: Runner
-    groups: GroupTurns
+    groups: GroupRunner
     models: ModelRegistry
     providers: StoredProviders
     traits: StoredTraits
@@ -345,8 +345,8 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     traits = StoredTraits(store, registry.learned)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
-        ports.signals.on("embedding", lambda _: worker.nudge())
-    groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
+        ports.signals.on("embedding", worker.wake)
+    groups = GroupRunner(ports, runner, settings, price_of=functools.partial(price_of, registry))
     tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
     limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
     companions = Companions(ports, runner, limits)
@@ -416,7 +416,7 @@ def _embedded_store(
         return store, None
     embedder = reported_embedder(embedding.embedder, telemetry)
     worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
-    return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
+    return WatchedStore(store, embedding.embedder.handle, worker.wake), worker
 
 
 def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:

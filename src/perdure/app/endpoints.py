@@ -7,11 +7,12 @@ import contextlib
 import logging
 from dataclasses import replace
 
-from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreClosed, StoreError
+from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreError
 from perdure.core.models import EXTRACTIVE, ModelProvider, unseal_provider
 from perdure.core.secrets import HIDDEN_QUERY, Cipher
 from perdure.domain.rotation import seal_queries
 from perdure.engine.process import LOOK_S, Signals
+from perdure.engine.workers.worker import Worker
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import endpoint_of_type
 from perdure.providers.provider import Endpoint
@@ -24,7 +25,7 @@ from perdure.toolbox.provider_guard import ProviderGuard
 log = logging.getLogger(__name__)
 
 
-class StoredProviders:
+class StoredProviders(Worker):
     """Keeps the models of a process at the providers that clients of any process have registered.
 
     Args:
@@ -32,17 +33,18 @@ class StoredProviders:
     """
 
     def __init__(self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: Signals, *, model: str) -> None:
+        super().__init__("loading changed providers", self.load, LOOK_S)
         self._store, self._cipher, self._registry, self._model = store, cipher, registry, model
         self._known: dict[ModelProvider, Endpoint] | None = None
         self._own_choice: Choice | None = None
-        self._loading, self._wake = asyncio.Lock(), asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
-        signals.on("providers", lambda _: self._wake.set())
+        self._loading = asyncio.Lock()
+        signals.on("providers", self.wake)
 
     async def start(self) -> None:
-        """Load the providers, now and whenever another process has changed them. Raises: StoreError."""
+        """Load the providers, now and whenever another process has changed them: a file has no signals, and one may be
+        lost. Raises: StoreError."""
         await self.load()
-        self._following = asyncio.create_task(self._follow())
+        await super().start()
 
     async def load(self) -> None:
         """Make the models of the providers usable as the store has them now. Raises: StoreError."""
@@ -62,33 +64,11 @@ class StoredProviders:
             if is_lost or (own_choice is not None and own_choice.is_setting):
                 registry.choice = registry.choose_offline(self._model)
 
-    async def close(self) -> None:
-        """Follow no more."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
-
     def _endpoint(self, provider: ModelProvider) -> Endpoint:
         """The address and key of a provider. Of a key that was only encrypted anew, with one that this process does
         not have yet, what is known counts on."""
         endpoint = endpoint_of(provider, self._cipher)
         return (self._known or {}).get(_without_seal(provider), endpoint) if endpoint.problem else endpoint
-
-    async def _follow(self) -> None:
-        """Load what other processes change until the store is closed. A file has no signals, and one may be lost."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.load()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("changed providers wait: %s", error)
-            except Exception:  # whatever it is, it must not end this
-                log.exception("loading the providers stopped at a defect")
 
 
 def _without_seal(provider: ModelProvider) -> ModelProvider:

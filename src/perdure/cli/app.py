@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import LastAgent, NewProfile, Verb, flag, option, run_and_exit
+from perdure.cli.run import LAST_AGENT, NewProfile, Verb, flag, option, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -60,7 +60,7 @@ def root(
 
 @app.command(cls=Verb)
 def chat(
-    agent: LastAgent = None,
+    agent: Annotated[str | None, LAST_AGENT] = None,
     message: Message = None,
     as_json: ChatJson = False,
     new: Annotated[bool, flag("--new", "Create the agent AGENT first.")] = False,

@@ -12,10 +12,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from types import ModuleType
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from perdure.cli.needs import Needs
 
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
@@ -83,15 +85,25 @@ def agent_option(help: str, *, name: str = "--agent") -> Any:
     return option(help, "AGENT", name=name, autocompletion=agent_names)
 
 
-Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names)]
-LastAgent = Annotated[
-    str | None, argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
-]
+LAST_AGENT = argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
+IS_AGENT = object()
+"""Marks an argument that names an agent: the function of the command gets the agent itself."""
+
+if TYPE_CHECKING:
+    from perdure.library.agent import AsyncAgent
+
+    Agent = AsyncAgent
+    LastAgent = AsyncAgent
+else:
+    Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names), IS_AGENT]
+    LastAgent = Annotated[str | None, LAST_AGENT, IS_AGENT]
+
 AsJson = Annotated[bool, flag("--json", "Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 NewProfile = Annotated[
     str | None, option("Of a new agent: `small` or `full`; by default as its model needs.", "NAME", name="--profile")
 ]
+Limit = Annotated[int, option("How many.", name="--limit", min=1, max=10_000)]
 Org = Annotated[str | None, option("Name or id of the organisation; by default the default one.", "ORG", name="--org")]
 
 
@@ -164,50 +176,65 @@ class Verb(_WholeHelp, TyperCommand):
     """A command."""
 
 
-class Noun(_WholeHelp, TyperGroup):
+class NounGroup(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
-def command(name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None) -> Callable[[Work], Work]:
+def command(
+    name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None, **needs: Any
+) -> Callable[[Work], Work]:
     """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
     dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
 
     Args:
         json: whether it has the option --json, which decides on the view.
         loop: gives the factory of its event loop; None: asyncio's own.
+        needs: fields of `Needs`.
     """
 
     def register(work: Work) -> Work:
         if not for_work(work.__module__):
-            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop)
+            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop, needs=needs)
         return work
 
     return register
 
 
-def _callback(work: Callable[..., Any], *, json: bool, loop: Callable[[], Any]) -> Callable[..., None]:
+def _callback(
+    work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
+) -> Callable[..., None]:
     """What typer calls: it imports the module for its work, and runs the function of the same name."""
-    del work.__annotations__["view"]  # not imported
+    given = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
     hints = get_type_hints(work, include_extras=True)
+    agents = [name for name, hint in hints.items() if IS_AGENT in getattr(hint, "__metadata__", ())]
     parameters: list[Parameter] = []
     groups: dict[str, Any] = {}  # argument -> dataclass
-    for name, own in [*signature(work).parameters.items()][1:]:
-        if is_dataclass(hints[name]):
-            groups[name] = hints[name]
-            parameters += signature(hints[name], eval_str=True).parameters.values()
+    for name, own in signature(work).parameters.items():
+        if name in given:
+            continue
+        hint: Any = hints[name]
+        if is_dataclass(hint):
+            groups[name] = hint
+            parameters += signature(groups[name], eval_str=True).parameters.values()
         else:
-            parameters.append(own.replace(annotation=hints[name]))
+            is_last = name in agents and type(None) in get_args(get_args(hint)[0])
+            parameters.append(own.replace(annotation=hint, default=None if is_last else own.default))
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    first = {"named": parameters[0].name} if parameters else {}
+    needed = Needs(given=given, agents=agents, **first | dict(needs))
 
     def run(**arguments: Any) -> None:
-        from perdure.cli.work import show_errors
+        for is_wrong, why, about in needed.refuses:
+            if is_wrong(arguments):
+                raise typer.BadParameter(why.format(**arguments), param_hint=about)
+        from perdure.cli.work import run_work
 
         module = import_module(work.__module__.removeprefix(READ))
         for name, group in groups.items():
             values = {field.name: arguments.pop(field.name) for field in fields(group)}
             arguments[name] = getattr(module, group.__name__)(**values)
-        run_and_exit(show_errors(getattr(module, work.__name__), **arguments), loop_factory=loop())
+        run_and_exit(run_work(getattr(module, work.__name__), needed, **arguments), loop_factory=loop())
 
     run.__doc__ = work.__doc__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
@@ -220,7 +247,7 @@ def group_of(noun: str, *modules: str) -> Any:
     Args:
         modules: below `perdure.cli.commands`; the whole name of one in a feature.
     """
-    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+    app = typer.Typer(cls=NounGroup, rich_markup_mode=None, add_completion=False)
     for module in modules:
         for name, callback in _read_commands(module).items():
             first, _, verb = name.rpartition(" ")

@@ -1,20 +1,21 @@
-"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person, files of lines."""
+"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person, what files hold."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
-from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.chat.terminal import standard_streams
+from perdure.cli.needs import NO_AGENT, Needs
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View, local_time
@@ -23,6 +24,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
+from perdure.library.access import open_access
 from perdure.library.agent import AsyncAgent
 from perdure.library.checks import Page
 from perdure.library.organisations import open_organisation
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
 
 PAGE = 100
 MAKERS = {
-    "tool": ": `perdure tool add FILE.py` makes one",
-    "secret": ": `perdure secret set NAME` makes one",
-    "folder": ": `perdure file upload PATH --folder NAME` makes one",
-    "fact": ": facts are extracted from what is said, or `perdure fact add TEXT` adds one",
-    "group": ": `perdure group create round_robin AGENT AGENT` makes one",
-    "MCP server": ": `perdure mcp add NAME --url URL` registers one",
+    "tool": "`perdure tool add FILE.py` makes one",
+    "secret": "`perdure secret set NAME` makes one",
+    "folder": "`perdure file upload PATH --folder NAME` makes one",
+    "file": "`perdure file upload PATH --folder NAME` adds one",
+    "fact": "facts are extracted from what is said, or `perdure fact add TEXT` adds one",
+    "group": "`perdure group create round_robin AGENT AGENT` makes one",
+    "MCP server": "`perdure mcp add NAME --url URL` registers one",
 }
-"""Kind -> what makes the first one."""
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
+"""Kind -> what makes the first one, of those that need no agent."""
 STDIN = "-"
 SAME_NAME_MAX = 10
 MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
@@ -59,14 +61,20 @@ Item = TypeVar("Item", bound=HasId)
 def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
     """The view on stdout and stderr, for people or for programs."""
     out, err = standard_streams()
-    return JsonView(out) if as_json else TextView(Terminal(out, err, interactive=interactive))
+    return JsonView(out) if as_json else TextView(out, err, interactive=interactive)
 
 
-async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bool = False, **arguments: Any) -> int:
-    """Run the work of a command with its view and arguments, show an error, and return the exit code."""
+async def run_work(
+    work: Callable[..., Awaitable[int | None]], needs: Needs, *, as_json: bool = False, **arguments: Any
+) -> int:
+    """Run the work of a command with its view, its arguments and what it needs, show an error, and return the exit
+    code."""
     view = standard_view(as_json=as_json)
     try:
-        return await work(view, **arguments) or 0
+        async with _find(view, needs, arguments) as found:
+            code = await work(view, **arguments | found)
+        view.finish()
+        return code or 0
     except PerdureError as error:
         view.clear_status()
         view.error(error)
@@ -74,25 +82,54 @@ async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bo
 
 
 @asynccontextmanager
-async def open_store(
-    view: View, *, empty: str | PerdureError | None = None, empty_shape: object = (), org: str | None = None
-) -> AsyncIterator[AsyncPerdure]:
-    """The open store of the settings.
+async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """What a command needs, under the names of its arguments. Raises: PerdureError."""
+    org = arguments.get("org")
+    if "access" in needs.given:
+        async with open_access(Settings.from_environment(), org) as access:
+            yield {"access": access}
+    elif needs.agents or "perdure" in needs.given:
+        if not has_store(Settings.from_environment()):
+            _end_without_store(view, needs, arguments)
+        async with open_store(org=org) as perdure:
+            change = needs.change if isinstance(needs.change, bool) else needs.change(arguments)
+            found: dict[str, Any] = {"perdure": perdure} if "perdure" in needs.given else {}
+            for name in needs.agents:
+                if needs.none and arguments[name] is None and await perdure.last_agent() is None:
+                    _end(view, needs)
+                found[name] = await get_agent(view, perdure, arguments[name], change=change)
+            yield found
+    else:
+        yield {}
 
-    Args:
-        org: the name or id of the organisation; by default the default one.
-        empty: the hint or the error with which the command ends where there is no store yet; None makes the store.
-        empty_shape: what programs get in place of the hint.
-    """
-    settings = Settings.from_environment()
-    if empty is not None and not has_store(settings):
-        if isinstance(empty, PerdureError):
-            raise empty
-        view.show(empty_shape)
-        view.hint(empty)
-        raise typer.Exit
+
+def _end_without_store(view: View, needs: Needs, arguments: Mapping[str, Any]) -> None:
+    """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
+    if needs.none:
+        _end(view, needs)
+    if needs.lacks:
+        raise no_store(needs.lacks)
+    if needs.finds:
+        name = arguments[needs.named]
+        raise none_yet(needs.finds, name if isinstance(name, str) else name[0])
+    if needs.agents:
+        name = arguments[needs.agents[0]]
+        raise no_agent() if name is None else none_yet("agent", name)
+
+
+def _end(view: View, needs: Needs) -> NoReturn:
+    """End a command that has nothing to show."""
+    view.show(needs.shape)
+    view.hint(needs.none)
+    raise typer.Exit
+
+
+@asynccontextmanager
+async def open_store(*, org: str | None = None) -> AsyncIterator[AsyncPerdure]:
+    """The open store of the settings, which is made if it is not there; of an organisation by its name or id."""
     # A command ends soon: it must not begin runs that nobody goes on with.
-    async with await AsyncPerdure.open(settings=replace(settings, schedules="off")) as perdure:
+    settings = replace(Settings.from_environment(), schedules="off")
+    async with await AsyncPerdure.open(settings=settings) as perdure:
         if org is None:
             yield perdure
         else:
@@ -112,13 +149,12 @@ def no_store(consequence: str) -> InvalidInput:
 
 def none_yet(kind: str, name: str) -> NotFound:
     """The error about a missing thing where there is no store yet."""
-    hint = NO_AGENT if kind == "agent" else "there is none yet"
-    return NotFound(kind, name, hint=f"{hint}{MAKERS.get(kind, '')}")
+    return NotFound(kind, name, hint=f"there is none yet: {MAKERS[kind]}" if kind in MAKERS else NO_AGENT)
 
 
-def no_agent(name: str | None) -> NotFound:
+def no_agent() -> NotFound:
     """The error where there is no agent at all."""
-    error = NotFound("agent", name or "")
+    error = NotFound("agent", "")
     error.args = (NO_AGENT,)
     return error
 
@@ -128,11 +164,11 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
 
     Args:
         change: something of the agent is changed or deleted, so that a name which several have is refused.
-    Raises: NotFound; InvalidInput: there is none at all, or several have the name.
+    Raises: NotFound; InvalidInput: several have the name.
     """
     agent = await perdure.last_agent() if name is None else await perdure.agent(name)
     if agent is None:
-        raise InvalidInput(NO_AGENT)
+        raise no_agent()
     if name is not None and name != agent.id:
         several = await describe_same_name(perdure, name)
         if several and change:
@@ -140,20 +176,6 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
         if several:
             view.hint(f"{several[0]}; this is the newest, {agent.id}. By id: {several[1]}.")
     return agent
-
-
-@asynccontextmanager
-async def named_agent(
-    view: View, name: str | None, *, change: bool = False, empty: PerdureError | None = None, org: str | None = None
-) -> AsyncIterator[tuple[AsyncPerdure, AsyncAgent]]:
-    """The open store, and the agent as `get_agent` has it.
-
-    Args:
-        empty: the error where there is no store yet; by default that there is no such agent.
-    """
-    none = no_agent(None) if name is None else none_yet("agent", name)
-    async with open_store(view, empty=empty or none, org=org) as perdure:
-        yield perdure, await get_agent(view, perdure, name, change=change)
 
 
 async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
@@ -169,12 +191,12 @@ async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str
     return f"{count:,} agents are named {name!r}", ", ".join(ids)
 
 
-def read_pairs(what: str, texts: Sequence[str]) -> dict[str, str]:
-    """Name -> value of texts as NAME=VALUE. Raises: InvalidInput."""
-    pairs = [text.partition("=") for text in texts]
+def read_pairs(what: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Name -> value of texts of this form. Raises: InvalidInput."""
+    pairs = [text.partition("=") for text in texts or ()]
     for name, equals, value in pairs:
         if not name or not equals:
-            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write NAME=VALUE")
+            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write {form}")
     return {name: value for name, _, value in pairs}
 
 
@@ -184,6 +206,36 @@ def read_value(text: str) -> Any:
         return read_json(text)
     except (ValueError, RecursionError):
         return text
+
+
+def read_object(what: str, text: str, example: str) -> dict[str, Any]:
+    """The JSON object in the text of an argument. Raises: InvalidInput."""
+    why = ""
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError) as error:
+        value, why = None, f" is no JSON ({error!s:.200})" if str(error) else ""
+    if not isinstance(value, dict):
+        raise InvalidInput(
+            f"{what} is {text[:80]!r}{why and f', which{why}'}: write a JSON object, such as '{example}'"
+        )
+    return value
+
+
+def read_bytes(name: str) -> bytes:
+    """What a file holds, or stdin for `-`. Raises: InvalidInput."""
+    try:
+        return sys.stdin.buffer.read() if name == STDIN else Path(name).expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(name: str) -> str:
+    """The same as text in UTF-8. Raises: InvalidInput."""
+    try:
+        return read_bytes(name).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name!r} is no text in UTF-8: byte {error.start + 1} is none") from error
 
 
 async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:
@@ -220,9 +272,22 @@ def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def deleted(what: str, more: str = "") -> str:
-    """The line about a deletion that nothing takes back; `more`: what stays, or what helps."""
-    return f"Deleted {what}. This can't be undone{f'; {more}' if more else ''}."
+@contextmanager
+def deleting(view: View, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
+    """Ask before something is deleted for good, which is done meanwhile, and say that it was.
+
+    Args:
+        more: what stays, or whom it is taken from, for the question.
+        again: what helps afterwards; by default the same.
+        gone: the id, for programs.
+    """
+    question = f"{what[0].upper()}{what[1:]} will be gone for good{more and f'; {more}'}. Delete?"
+    confirm(view, question, action=f"delete the {what}", yes=yes)
+    yield
+    if gone:
+        view.show({"deleted": gone})
+    after = again or more
+    view.hint(f"Deleted {what}. This can't be undone{after and f'; {after}'}.")
 
 
 @contextmanager
@@ -252,9 +317,12 @@ class InputLines:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = "stdin" if name == STDIN else name
         try:
-            self._file: BinaryIO = _seekable(sys.stdin.buffer) if name == STDIN else Path(name).expanduser().open("rb")
+            if name != STDIN:
+                self._file: Any = Path(name).expanduser().open("rb")
+            else:  # a stream can be read only once
+                self._file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+                shutil.copyfileobj(sys.stdin.buffer, self._file)
         except OSError as error:
             raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 
@@ -273,20 +341,16 @@ class InputLines:
         self._file.close()
 
 
-def _seekable(stream: BinaryIO) -> BinaryIO:
-    """A file with the content of a stream, at its end; the caller closes it."""
-    file: Any = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115
-    shutil.copyfileobj(stream, file)
-    copy: BinaryIO = file
-    return copy
-
-
 @contextmanager
-def output_lines(name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
-    """A function that writes one line; the file appears under its name when all lines are written.
+def output_lines(view: View, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
+    """A function that writes one line to a file, which appears under its name when all are written, or for `-` to
+    stdout.
 
     Raises: InvalidInput: the file can't be written, or it exists.
     """
+    if name == STDIN:
+        yield view.print
+        return
     file = Path(name).expanduser()
     if file.exists() and not overwrite:
         raise InvalidInput(f"{name} exists already: choose another name, or replace it with --overwrite")

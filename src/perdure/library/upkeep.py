@@ -150,7 +150,7 @@ class StoreUpkeep(AsyncPart):
         for first in range(0, len(owners), PAGE):
             part = [(one.number, one.kind, one.id) for one in owners[first : first + PAGE]]
             await self._ports.store.write(reindex, part, embedder.handle, force=again)
-        worker.nudge()
+        worker.wake()
         texts = {one.number: one.rows for one in owners}
         before: int | None = None
         while True:

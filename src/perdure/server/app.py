@@ -7,14 +7,15 @@ import base64
 import functools
 import hashlib
 import logging
+import pkgutil
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,69 +26,22 @@ from perdure.app.metrics import Metrics
 from perdure.core.features import find_features
 from perdure.library.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
+from perdure.server import routes
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
 from perdure.server.config import ServerConfig
-from perdure.server.errors import add_error_handlers, method_not_allowed_routes
+from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.prompt import READY_S, PromptRead
-from perdure.server.routes import (
-    access,
-    agents,
-    archives,
-    blocks,
-    conversations,
-    facts,
-    folders,
-    groups,
-    health,
-    identities,
-    jobs,
-    mcp_servers,
-    messages,
-    passages,
-    prompts,
-    providers,
-    runs,
-    sandbox,
-    schedules,
-    search,
-    sources,
-    tools,
-)
+from perdure.server.routes import health, mcp_servers
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
 TITLE = "Perdure"
-MODULES = (
-    # The paths of jobs precede those of messages, which have an id in the same place.
-    health,
-    agents,
-    folders,
-    blocks,
-    archives,
-    search,
-    passages,
-    sources,
-    facts,
-    jobs,
-    messages,
-    schedules,
-    conversations,
-    runs,
-    identities,
-    groups,
-    sandbox,
-    tools,
-    prompts,
-    providers,
-    mcp_servers,
-    access,
-)
 
 
 class Api(FastAPI):
@@ -117,11 +71,9 @@ class Api(FastAPI):
 @cache
 def build_document(has_key: bool) -> dict[str, Any]:
     """Build the OpenAPI document of servers with or without a key. The applications of a process share it."""
-    from perdure.server.openapi import complete  # its types take longer to build than most requests
+    from perdure.server.openapi import build  # its types take longer to build than most requests
 
-    document = get_openapi(title=TITLE, version=health.VERSION, routes=build_routes())
-    complete(document, build_routes(), has_key=has_key)
-    return document
+    return build(TITLE, health.VERSION, build_routes(), has_key=has_key)
 
 
 def create_app(
@@ -180,12 +132,16 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
 
 @cache
 def build_routes() -> Sequence[BaseRoute]:
-    """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
-    hot_routes = (*messages.hot_routes, *conversations.hot_routes, *groups.hot_routes)
+    """Every route of the API, in the order in which they are looked up: of each module of `server.routes` and of the
+    features its `router`, and before all others its `hot_routes`. The applications of a process share them."""
+    # By name, so that the paths of jobs precede those of messages, which have an id in the same place.
+    names = sorted(one.name for one in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."))
+    modules = [import_module(name) for name in names]
+    modules += [feature.load(module) for feature in find_features() for module in feature.routes]
+    hot_routes = [route for module in modules for route in getattr(module, "hot_routes", ())]
     # `include_router` would build each route a second time, for every application.
-    added = [feature.load(module) for feature in find_features() for module in feature.routes]
-    routes = [*hot_routes, *(route for module in (*MODULES, *added) for route in module.router.routes)]
-    return (*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :])
+    others = [route for module in modules for route in module.router.routes]
+    return (*hot_routes, *absent_routes(), *others)
 
 
 class _EitherSlash:

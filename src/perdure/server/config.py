@@ -12,13 +12,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from secrets import token_urlsafe
 
 from perdure.app import make_key_file
 from perdure.core.errors import InvalidInput
-from perdure.settings import Settings
+from perdure.settings import Settings, check_choices, variables_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names of this machine's loopback; always allowed, with any port."""
@@ -90,13 +90,13 @@ class ServerConfig:
     max_depth: int = 100
     max_header_bytes: int = 64 * 1024
     max_headers: int = 100
-    header_s: float = 20
-    body_s: float = 30
-    write_s: float = 60
+    header_s: float = 20.0
+    body_s: float = 30.0
+    write_s: float = 60.0
     connections: int = 2_000
     connections_per_address: int = 500
     shutdown_s: int = 10
-    drain_s: float = 20
+    drain_s: float = 20.0
     workers: int = 1
     log: str = "console"
     log_level: str = "info"
@@ -104,20 +104,15 @@ class ServerConfig:
     metrics: str = "key"
 
     def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: one of {', '.join(choices)} is needed")
+        check_choices(self, CHOICES)
         if not 0 <= self.port <= PORT_MAX:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
-        if self.max_body_bytes < 1 or self.max_depth < 1:
-            raise InvalidInput("max_body_bytes and max_depth must be positive")
-        times_s = (self.header_s, self.body_s, self.write_s)
-        if min(self.max_header_bytes, self.max_headers, *times_s, self.connections) <= 0:
-            raise InvalidInput("limits of headers, bodies and connections must be positive")
-        if self.connections_per_address < 0:
-            raise InvalidInput("connections_per_address can't be negative; 0 is any number")
-        if not 0 <= self.drain_s < math.inf:
-            raise InvalidInput(f"PERDURE_DRAIN_S is {self.drain_s}: seconds are needed, or 0 to stop at once")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, int | float) and not (
+                0 < value < math.inf or (value == 0 and one.name in _MAY_BE_ZERO)
+            ):
+                raise InvalidInput(f"{one.name} is {value}: it must be a positive number")
         if not 1 <= self.workers <= WORKERS_MAX:
             raise InvalidInput(f"PERDURE_WORKERS is {self.workers}: from 1 to {WORKERS_MAX} are needed")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
@@ -150,10 +145,8 @@ class ServerConfig:
     ) -> ServerConfig:
         """Load the configuration from the environment. `host`, `port` and `workers` override it.
 
-        The variables are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
-        `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
-        `PERDURE_LOG`, `PERDURE_LOG_LEVEL`, `PERDURE_LOG_REQUESTS`, `PERDURE_METRICS`, `PERDURE_DRAIN_S` and
-        `PERDURE_WORKERS`.
+        Each field has a variable, such as `PERDURE_PORT`; `PERDURE_ALLOWED_HOSTS` has names separated by commas, and
+        `PERDURE_API_KEY` can also be called `LETTA_SERVER_PASSWORD`.
 
         Args:
             create_key: whether `PERDURE_API_KEY=auto` creates a missing key. If not, nothing is written, and the key is
@@ -161,41 +154,21 @@ class ServerConfig:
         Raises: InvalidInput.
         """
         variables = os.environ if environment is None else environment
+        given = {"host": host, "port": port, "workers": workers}
+        values = variables_of(_DEFAULTS, variables, may_be_zero=_MAY_BE_ZERO)
+        values |= {name: value for name, value in given.items() if value is not None}
+        values |= {name: values[name].lower() for name in CHOICES if name in values}
+        names = variables.get("PERDURE_ALLOWED_HOSTS", "").split(",")
+        own, letta = (variables.get(name, "").strip() for name in ("PERDURE_API_KEY", "LETTA_SERVER_PASSWORD"))
+        values["api_key"] = own or letta or None
+        if own.lower() == AUTO:
+            file = values["key_file"] = key_path(Settings.from_environment(variables))
+            values["api_key"] = load_key(file) or (make_key(file) if create_key else token_urlsafe())
+        return cls(**values, allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()))
 
-        def text(name: str) -> str:
-            return variables.get(name, "").strip()
 
-        def number(name: str, default: int, needed: str) -> int:
-            return int(parsed(name, default, needed, int))
-
-        def parsed(name: str, default: float, needed: str, kind: type[int] | type[float]) -> float:
-            try:
-                return kind(text(name) or default)
-            except ValueError as error:
-                raise InvalidInput(f"{name} is {text(name)!r}: {needed} is needed") from error
-
-        if port is None:
-            port = number("PERDURE_PORT", 8283, f"a number from 1 to {PORT_MAX}")
-        names = text("PERDURE_ALLOWED_HOSTS").split(",")
-        api_key, key_file = text("PERDURE_API_KEY") or text("LETTA_SERVER_PASSWORD") or None, None
-        if text("PERDURE_API_KEY").lower() == AUTO:
-            key_file = key_path(Settings.from_environment(variables))
-            api_key = load_key(key_file) or (make_key(key_file) if create_key else token_urlsafe())
-        return cls(
-            host=host or text("PERDURE_HOST") or "127.0.0.1",
-            port=port,
-            api_key=api_key,
-            key_file=key_file,
-            allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
-            connections=number("PERDURE_CONNECTIONS", 2_000, "a whole number above 0"),
-            connections_per_address=number("PERDURE_CONNECTIONS_PER_ADDRESS", 500, "a number, or 0 for any"),
-            drain_s=parsed("PERDURE_DRAIN_S", 20, "a number of seconds", float),
-            workers=number("PERDURE_WORKERS", 1, "a whole number above 0") if workers is None else workers,
-            log=text("PERDURE_LOG").lower() or "console",
-            log_level=text("PERDURE_LOG_LEVEL").lower() or "info",
-            log_requests=text("PERDURE_LOG_REQUESTS").lower() or "off",
-            metrics=text("PERDURE_METRICS").lower() or "key",
-        )
+_MAY_BE_ZERO = frozenset({"port", "connections_per_address", "drain_s", "shutdown_s"})
+_DEFAULTS = ServerConfig()
 
 
 def is_loopback(host: str) -> bool:
@@ -206,6 +179,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def network_of(host: str) -> str:
+    """What a client is counted by: an IPv4 address, or the 64 bits of IPv6 that one subscriber has."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 def key_path(settings: Settings) -> Path:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import functools
-import ipaddress
 import json
 import logging
 import secrets
@@ -24,8 +23,9 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS, RETRY_AFTER, answer
+from perdure.server.config import ServerConfig, network_of
+from perdure.server.errors import refusal_answer
+from perdure.server.guards import OPEN_PATHS, RETRY_AFTER
 from perdure.server.log import current_trace
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Connections:
 
     def add(self, connection: Connection, host: str) -> bool:
         """Register a connection; another one may be closed for it. False: it may only be served probes."""
-        network = _network(host)
+        network = network_of(host)
         neighbours = (other for other in self._waiting if self._open[other] == network)
         served = self._has_room(self._counts[network], self._limit_per_address, neighbours)
         # An address that is over its own limit must not close another address's connection.
@@ -344,7 +344,7 @@ class _ProbesOnly:
         current_trace.set(secrets.token_hex(16))
         log.warning("a request was refused: all connections, or all of one address, are busy")
         text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
-        await answer(send, 503, text, RETRY_AFTER, (b"connection", b"close"))
+        await refusal_answer(503, text, RETRY_AFTER, (b"connection", b"close"))(scope, receive, send)
 
 
 def _kernel_bytes(transport: asyncio.Transport, queue: int) -> int:
@@ -355,14 +355,3 @@ def _kernel_bytes(transport: asyncio.Transport, queue: int) -> int:
     except (OSError, ValueError):  # the system does not support it, or the socket is closed
         return 0
     return int.from_bytes(size, sys.byteorder)
-
-
-def _network(host: str) -> str:
-    """The key that connections are counted by: an IPv4 address, or the 64 bits of IPv6 that one subscriber has."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
-        return str(address)
-    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -16,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 
 from perdure.core import errors
 from perdure.core.errors.store import disk_error
@@ -24,7 +23,7 @@ from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
 from perdure.server.access.scopes import ScopeTooSmall
-from perdure.server.http import json_bytes
+from perdure.server.http import Json, json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
 
@@ -54,7 +53,6 @@ FAILURES: Mapping[str, tuple[int, str]] = {
 }
 """Kind of a failure -> status and short sentence; `detail` holds the provider's own text. All others are 500."""
 
-_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
@@ -77,7 +75,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
 
 
-def error_answer(error: errors.PerdureError) -> Response:
+def error_answer(error: errors.PerdureError) -> Json[Any]:
     """The answer for an error of Perdure."""
     match error:
         case errors.ModelNotFound():
@@ -126,7 +124,7 @@ def error_answer(error: errors.PerdureError) -> Response:
     return _answer(500, UNKNOWN)
 
 
-def _answer_of_request(error: errors.RequestRefused) -> Response:
+def _answer_of_request(error: errors.RequestRefused) -> Json[Any]:
     """The answer for a refused request of a batch: that of the request alone, with its place."""
     answer = error_answer(error.refusal)
     shape = json.loads(bytes(answer.body))
@@ -152,7 +150,7 @@ _FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] 
 """Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
 
-def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Sequence[Any] = ()) -> Response:
+def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Sequence[Any] = ()) -> Json[Any]:
     """The answer for a failed run, with the messages that it made before. The message is stored, so clients must not
     send it again."""
     default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
@@ -165,7 +163,7 @@ def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Seq
     return _answer(status, {"error": shape} | ({"messages": messages} if messages else {}), NO_RETRY)
 
 
-def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Response:
+def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Json[Any]:
     """The answer for a message whose run goes on, while this request ends: by `error`, or because the server stops."""
     reason = "the server is stopping" if error is None else str(error)
     if error is not None and not isinstance(error, errors.StoreError):
@@ -175,6 +173,15 @@ def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Res
     detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {reason}"
     status = 507 if isinstance(error, errors.StoreFull) else 503
     return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
+
+
+def refusal_answer(status: int, detail: str, *headers: tuple[bytes, bytes]) -> Json[Any]:
+    """The answer for a request that reaches no route."""
+    refusal = _answer(status, _unprocessable(detail) if status == 422 else {"detail": detail})
+    refusal.raw_headers.extend(headers)
+    if status in (400, 413):
+        refusal.raw_headers.append((b"connection", b"close"))  # the rest of the body is not read
+    return refusal
 
 
 async def _perdure_error(request: Request, error: Exception) -> Response:
@@ -192,9 +199,12 @@ async def _os_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer an invalid request, with an example of each id that has the wrong form."""
+    """Answer an invalid request, with an example of each id that has the wrong form; and one to a literal path, such as
+    `/v1/agents/count`, that only a route with an id in its place has the method for."""
     assert isinstance(error, RequestValidationError)
     found: Sequence[Mapping[str, Any]] = error.errors()
+    if any(one["loc"][0] == "path" for one in found) and request.method not in methods_at(request):
+        return await _http_error(request, HTTPException(405))
     examples = [
         f"{PREFIXES[kind]}-{_EXAMPLE}"
         for kind in PREFIXES
@@ -233,58 +243,22 @@ def _not_found(error: errors.NotFound) -> str:
     return str(error)
 
 
-def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Json[Any]:
     """A JSON answer; from 500 on, except for 501, with the trace id."""
     headers = dict(headers or {})
     if status >= 500 and status != NOT_IMPLEMENTED:
         trace = headers[TRACE_HEADER] = trace_id()
         shape = {**shape, "trace_id": trace}
-    return Response(json_bytes(shape), status, headers, "application/json")
+    return Json(json_bytes(shape), status, headers, "application/json")
 
 
 def methods_at(request: Request) -> Sequence[str]:
     """The methods of the request's path, sorted. Each method may have a route of its own."""
-    routes = [route for route in request.app.routes if isinstance(route, Route) and route.endpoint is not _refuse]
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
     path = request.scope["path"].rstrip("/")
     scopes = [{**request.scope, "path": form} for form in (path, f"{path}/")]
-    paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
-    if not paths:
-        return ()
+    found = [route for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
     # `.../passages/delete` rather than `.../passages/{passage_id}`
-    return sorted(_methods_of(routes, min(paths, key=lambda path: path.count("{"))))
-
-
-def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
-    """Build the routes that answer 405 for other methods of a literal path, such as `/v1/agents/count`.
-
-    Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
-    """
-    plain = [route for route in routes if isinstance(route, Route)]
-    patterns = {route.path: (route.path_regex, _PARAMETER.findall(route.path)) for route in plain}
-    return [
-        Route(path, _refuse, methods=METHODS - _methods_of(plain, path) - {"HEAD"}, include_in_schema=False)
-        for path, (_, names) in patterns.items()
-        if any(_shadows(other, path, names) for other in patterns.values())
-    ]
-
-
-async def _refuse(request: Request) -> Response:
-    """Answer 405."""
-    raise HTTPException(405)
-
-
-def _shadows(other: tuple[re.Pattern[str], Sequence[str]], path: str, names: Sequence[str]) -> bool:
-    """Whether another route matches this path with these parameters, one of its words taken as an id.
-
-    A parameter that is no id, such as a name, may be any word.
-    """
-    pattern, others = other
-    if len(others) <= len(names) or not pattern.match(_PARAMETER.sub("x", path)):
-        return False
-    return all(name.endswith("_id") for name in others if name not in names)
-
-
-def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
-    """The methods of all routes of this path."""
-    same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
-    return {method for route in same for method in route.methods or ()}
+    first = min(found, key=lambda route: len(route.param_convertors), default=None)
+    same = [route for route in found if first is not None and route.path.rstrip("/") == first.path.rstrip("/")]
+    return sorted({method for route in same for method in route.methods or ()})

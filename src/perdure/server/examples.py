@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,8 @@ _TIME = "2026-11-20T22:07:44Z"
 _DEPTH = 5
 
 
-_CONNECTING = (
-    {"event": "connection_attempt", "server_name": "moons"},
-    {"event": "success", "tools": [{"name": "look", "description": "Look at a moon.", "inputSchema": {}}]},
-)
-_PIECES: tuple[tuple[Shape, str | None], ...] = (
-    ({"role": "assistant", "content": ""}, None),
-    ({"content": "You like tea."}, None),
-    ({}, "stop"),
-)
-_DONE = "[DONE]"
+_STREAMS: Mapping[str, Sequence[str]] = _DATA["streams"]
+"""End of a path -> the data of the events of its stream, if they are no chunks."""
 
 
 def add_examples(document: Shape) -> None:
@@ -44,37 +36,26 @@ def add_examples(document: Shape) -> None:
     schemas = document["components"]["schemas"]
     for path, media_type, content, is_request in _contents(document):
         shape = content.get("schema", {})
+        (shape, *_) = shape.get("anyOf", [shape]) if is_request else [shape]  # a body that may be missing
         name = shape.get("$ref", "").rpartition("/")[2]
         if media_type == "text/event-stream":
-            content["example"] = [
-                {"data": chunk if chunk == _DONE else json.dumps(chunk)} for chunk in _stream(path, schemas)
-            ]
+            content["example"] = [{"data": data} for data in _stream(path, schemas)]
         elif media_type == "application/json":
             content["example"] = BODIES[name] if is_request and name in BODIES else _example(shape, schemas)
 
 
-def _stream(path: str, schemas: Shape) -> Iterator[Any]:
-    """The chunks of a stream; one that was resumed begins behind the chunk that the example of its body names."""
-    if path.endswith("/connect"):
-        yield from _CONNECTING
+def _stream(path: str, schemas: Shape) -> Iterator[str]:
+    """The data of a stream's events; a resumed one begins behind the chunk that the example of its body names."""
+    end = path.rpartition("/")[2]
+    if end in _STREAMS:
+        yield from _STREAMS[end]
         return
-    if path.endswith("/completions"):
-        head = {
-            "id": f"chatcmpl-run-{_UUID}",
-            "object": "chat.completion.chunk",
-            "created": 1,
-            "model": f"agent-{_UUID}",
-        }
-        for delta, reason in _PIECES:
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-            yield {**head, "created": 1, "choices": [choice]}
-    else:
-        is_resumed = path.endswith("/stream") and not path.endswith("/messages/stream")
-        seq = BODIES["ResumeRequest"]["starting_after"] + 1 if is_resumed else None
-        for kind in ("AssistantMessage", "Stop", "RequestUsage"):
-            chunk = _example({"$ref": f"#/components/schemas/{kind}"}, schemas)
-            yield chunk | {"id": f"message-{_UUID}", "seq_id": seq} if "seq_id" in chunk else chunk
-    yield _DONE
+    is_resumed = end == "stream" and not path.endswith("/messages/stream")
+    seq = BODIES["ResumeRequest"]["starting_after"] + 1 if is_resumed else None
+    for kind in ("AssistantMessage", "Stop", "RequestUsage"):
+        chunk = _example({"$ref": f"#/components/schemas/{kind}"}, schemas)
+        yield json.dumps(chunk | {"id": f"message-{_UUID}", "seq_id": seq} if "seq_id" in chunk else chunk)
+    yield "[DONE]"
 
 
 def _contents(document: Shape) -> Iterator[tuple[str, str, Shape, bool]]:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
@@ -38,8 +37,8 @@ from perdure.library.organisations import OrganisationGone
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
 from perdure.server.access.scopes import PAGES, Refusal
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
-from perdure.server.errors import error_answer
-from perdure.server.log import TRACE_HEADER, current_trace, trace_id
+from perdure.server.errors import UNKNOWN, error_answer, refusal_answer
+from perdure.server.log import current_trace
 from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,6 @@ answer before they have sent the whole body, and closing a connection with unrea
 
 _UPLOAD = re.compile(r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import)/?|/data/folders/[^/]+/files")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
-_ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/]+)")
 _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -147,9 +145,9 @@ class Guard:
                 page.raw_headers.extend(refusal.headers)
                 await page(scope, receive, send)
             else:
-                await answer(send, refusal.status, refusal.detail, *refusal.headers)
+                await refusal_answer(refusal.status, refusal.detail, *refusal.headers)(scope, receive, send)
         except OrganisationGone:  # the key is remembered for a moment longer
-            await answer(send, 401, "Unauthorized")
+            await refusal_answer(401, "Unauthorized")(scope, receive, send)
         except StoreError as error:
             if started:
                 raise
@@ -160,7 +158,7 @@ class Guard:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # A response that has begun can't be replaced: the connection closes without its end.
             if not started:
-                await answer(send, 500, "An unknown error occurred")
+                await refusal_answer(500, UNKNOWN["detail"])(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         """Check a request, and return the `receive` for its body. Raises: Refusal; ClientDisconnect."""
@@ -306,21 +304,23 @@ async def _drain(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def answer(send: Send, status: int, detail: str, *extra_headers: tuple[bytes, bytes]) -> None:
-    """Send an error as JSON. A status from 500 on adds the request's trace id to body and headers."""
-    shape: dict[str, Any] = {"detail": detail}
-    headers = [(b"content-type", b"application/json"), *extra_headers]
-    if status >= 500:
-        shape["trace_id"] = trace_id()
-        headers.append((TRACE_HEADER.encode(), shape["trace_id"].encode()))
-    elif status == 422:
-        shape = {"trace_id": "", **shape, "examples": []}
-    if status in (400, 413):
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
-    body = json.dumps(shape).encode()
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host as clients name it: without brackets and a final dot; `port` is None if they leave it out."""
+
+    name: str
+    port: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Host | None:
+        """The host of a header or a setting; None: it is none."""
+        match = _HOST.fullmatch(text.lower())
+        return match and cls(match["name"].strip("[]").rstrip("."), match["port"])
+
+    def is_one_of(self, hosts: Collection[Host], *default_ports: str) -> bool:
+        """Whether it is one of these, which may have a port. `default_ports`: those that clients leave out."""
+        ports = default_ports if self.port is None else (self.port,)
+        return any(Host(self.name, port) in hosts for port in (None, *ports))
 
 
 class Origins:
@@ -328,8 +328,9 @@ class Origins:
 
     def __init__(self, config: ServerConfig) -> None:
         self._origins = frozenset(name.lower() for name in config.allowed_hosts if name == NULL_ORIGIN or "://" in name)
-        self._allowed = frozenset(map(_normalized, config.allowed_hosts)) - self._origins
-        self._names = {*LOOPBACK_NAMES, config.host.strip("[]").lower(), *self._allowed}
+        self._allowed = frozenset(filter(None, map(Host.parse, set(config.allowed_hosts) - self._origins)))
+        own = (Host(name, None) for name in (*LOOPBACK_NAMES, config.host.strip("[]").lower()))
+        self._names = self._allowed.union(own)
         self._any = ANY in config.allowed_hosts
         self._cache: dict[bytes, bool] = {}  # by the Host header: clients repeat few different ones
 
@@ -355,14 +356,14 @@ class Origins:
             )
         return None
 
-    def _is_known_host(self, host: bytes) -> bool:
+    def _is_known_host(self, text: bytes) -> bool:
         """Whether `Host` names this server."""
-        is_known = self._cache.get(host)
+        is_known = self._cache.get(text)
         if is_known is None:
-            match = _HOST.fullmatch(host.decode("latin-1").lower())
-            is_known = match is not None and (self._any or _matches_any(match, self._names, *DEFAULT_PORTS.values()))
+            host = Host.parse(text.decode("latin-1"))
+            is_known = host is not None and (self._any or host.is_one_of(self._names, *DEFAULT_PORTS.values()))
             if len(self._cache) < CACHE_MAX:  # ever new names must not fill the memory
-                self._cache[host] = is_known
+                self._cache[text] = is_known
         return is_known
 
     def _is_allowed(self, origin: bytes) -> bool:
@@ -370,8 +371,8 @@ class Origins:
         text = origin.decode("latin-1").lower()
         if not self._origins.isdisjoint((text, f"{text.partition('://')[0]}://{ANY}")):
             return True
-        parts = _parts(origin)
-        return parts is not None and (self._any or _matches_any(parts[1], self._allowed, DEFAULT_PORTS[parts[0]]))
+        scheme, host = _parts(origin)
+        return host is not None and (self._any or host.is_one_of(self._allowed, DEFAULT_PORTS[scheme]))
 
 
 def body_type_problem(headers: Mapping[bytes, bytes]) -> str | None:
@@ -396,40 +397,19 @@ def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
     )
 
 
-def _parts(origin: bytes) -> tuple[str, re.Match[str]] | None:
+def _parts(origin: bytes) -> tuple[str, Host | None]:
     """The scheme and the host of an origin; None: it is not one of a web page."""
-    match = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
-    host = match and _HOST.fullmatch(match["host"])
-    return (match["scheme"], host) if match and host else None
+    scheme, _, rest = origin.decode("latin-1").lower().partition("://")
+    return scheme, Host.parse(rest) if scheme in DEFAULT_PORTS else None
 
 
-def _is_same(origin: bytes, host: bytes) -> bool:
+def _is_same(origin: bytes, text: bytes) -> bool:
     """Whether a page's origin has the same name and port as the request's host."""
-    parts, target = _parts(origin), _HOST.fullmatch(host.decode("latin-1").lower())
-    if parts is None or target is None:
+    (scheme, page), host = _parts(origin), Host.parse(text.decode("latin-1"))
+    if page is None or host is None:
         return False
-    default = DEFAULT_PORTS[parts[0]]
-    return (_name(parts[1]), parts[1]["port"] or default) == (_name(target), target["port"] or default)
-
-
-def _matches_any(match: re.Match[str], names: frozenset[str] | set[str], *default_ports: str) -> bool:
-    """Whether a host is one of `names`, which may have a port. `default_ports`: those that clients leave out."""
-    name = _name(match)
-    ports = default_ports if match["port"] is None else (match["port"],)
-    return name in names or any(f"{name}:{port}" in names for port in ports)
-
-
-def _name(match: re.Match[str]) -> str:
-    """The name of a host, without brackets and a final dot."""
-    return match["name"].strip("[]").rstrip(".")
-
-
-def _normalized(allowed: str) -> str:
-    """An allowed host in the form that requests are compared in: without brackets and without a final dot."""
-    match = _HOST.fullmatch(allowed)
-    if match is None:
-        return allowed
-    return _name(match) if match["port"] is None else f"{_name(match)}:{match['port']}"
+    default = DEFAULT_PORTS[scheme]
+    return (page.name, page.port or default) == (host.name, host.port or default)
 
 
 def _quoted(value: bytes) -> str:

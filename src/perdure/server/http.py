@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import Depends, HTTPException, Query
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.tasks import end_tasks
 from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.scopes import ScopeTooSmall
@@ -89,6 +90,15 @@ def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> An
     return Depends(page)
 
 
+class Json(Response, Generic[T]):
+    """A JSON answer. A route that returns a `Json[Agent]` is so described in the OpenAPI document."""
+
+    kind: ClassVar[Any]
+
+    def __class_getitem__(cls, kind: Any) -> type[Json[Any]]:
+        return type(cls.__name__, (cls,), {"kind": kind})  # a class of its own, which the framework takes for an answer
+
+
 def json_bytes(value: Any) -> bytes:
     """Compact JSON in UTF-8, on one line. Half a surrogate pair, which has no UTF-8, is escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
@@ -100,9 +110,15 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=dict).encode()
 
 
-def json_answer(value: Any) -> Response:
+def json_answer(value: Any) -> Json[Any]:
     """A JSON answer without the framework's validation."""
-    return Response(json_bytes(value), media_type="application/json")
+    return Json(json_bytes(value), media_type="application/json")
+
+
+def forget_body(request: Request) -> None:
+    """Let go of a body that was read: the request stays until its answer ends, and a stream may take an hour."""
+    for name in ("_body", "_json"):
+        vars(request).pop(name, None)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -118,9 +134,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             return task.result()
         raise HTTPException(CLIENT_GONE, "the client has left")
     finally:
-        task.cancel()
-        departure.cancel()
-        await asyncio.gather(task, departure, return_exceptions=True)
+        await end_tasks(task, departure)
 
 
 async def _disconnect(request: Request) -> None:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from perdure.app.telemetry import client_trace
 from perdure.core.errors import StoreError
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.errors import METHODS
 from perdure.server.guards import METRICS_PATH
 from perdure.server.log import ACCESS_LOG
 from perdure.server.prompt import QUEUES_S, PromptRead
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger(ACCESS_LOG)
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 """The route of requests that reached none: refused before, or to an unknown path."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env", "env_vars", "environment"})
@@ -32,6 +32,7 @@ _TEXTS = {
 """Type of the validator's error -> our text, where its own names Python types or steps of the validator."""
 
 _LENGTHS = {"too_long": "at most {max_length:,}", "too_short": "at least {min_length:,}"}
+_JSON = json.JSONEncoder(ensure_ascii=False, default=repr)
 _EXPECTED = "Input should be "
 _DOT = re.compile(r"\.")
 _BRANCH = re.compile(r".*[\[(].*|str|int|float|bool")
@@ -96,36 +97,9 @@ def _preview(value: Any) -> str | None:
     if isinstance(value, str | bytes):
         return repr(value[:VALUE_CHARS])[:VALUE_CHARS]
     text = ""
-    for piece in _pieces(value):
-        if piece is None:
-            return None
+    for piece in _JSON.iterencode(value):  # only the start of a large one is built
         text += piece
         if len(text) >= VALUE_CHARS:
             break
-    return text[:VALUE_CHARS]
-
-
-def _pieces(value: Any) -> Iterator[str | None]:
-    """Yield the JSON of a value in pieces, so that only the start of a large one is built; None for a secret."""
-    match value:
-        case list():
-            yield "["
-            for index, item in enumerate(value):
-                yield ", " if index else ""
-                yield from _pieces(item)
-            yield "]"
-        case dict():
-            yield "{"
-            for index, (name, item) in enumerate(value.items()):
-                yield None if name in SECRET_FIELDS else ", " if index else ""
-                yield from _pieces(name)
-                yield ": "
-                yield from _pieces(item)
-            yield "}"
-        case str():
-            text = value[:VALUE_CHARS]
-            yield json.dumps(text, ensure_ascii=not text.isprintable())
-        case None | bool() | int() | float():
-            yield json.dumps(value)
-        case _:
-            yield repr(value)
+    text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text[:VALUE_CHARS])[:VALUE_CHARS]
+    return None if any(f'"{name}"' in text for name in SECRET_FIELDS) else text

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from perdure.core.errors import StoreUnavailable
+from perdure.core.tasks import retrieve_error
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     Raises: StoreUnavailable: it took longer; what the work raises.
     """
     task = asyncio.ensure_future(work)
-    task.add_done_callback(_take_error)
+    task.add_done_callback(retrieve_error)
     done, _ = await asyncio.wait({task}, timeout=seconds)
     if not done:
         raise StoreUnavailable(f"the store has not answered for {seconds:g} s")
@@ -43,9 +44,3 @@ class PromptRead(Generic[T]):
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._read())
         return await within(self._seconds, self._task)
-
-
-def _take_error(task: asyncio.Future[Any]) -> None:
-    """Take the error that nobody waits for any more, which asyncio would write to the log."""
-    if not task.cancelled():
-        task.exception()

@@ -8,7 +8,6 @@ it counts for as long as the key does. Where no key is needed nobody has to sign
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -17,7 +16,6 @@ import secrets
 from collections import OrderedDict
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import IPv6Address, IPv6Network
 
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.errors import SecretUnreadable
@@ -27,6 +25,7 @@ from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.library.access import Store
 from perdure.server.access.keys import KeyRing
+from perdure.server.config import network_of
 
 COOKIE = "perdure_session"
 LINK_S = 10 * 60
@@ -57,12 +56,12 @@ class Guesses:
 
     def wait_s(self, source: str) -> int:
         """How long this address still has to wait; of IPv6 all of a network count as one."""
-        _, until = self._wrong.get(_network(source), (0, 0.0))
+        _, until = self._wrong.get(network_of(source), (0, 0.0))
         return max(0, math.ceil(until - self._clock.now().timestamp()))
 
     def note(self, source: str) -> None:
         """Note a wrong key."""
-        name = _network(source)
+        name = network_of(source)
         count = self._wrong.pop(name, (0, 0.0))[0] + 1
         pause_s = backoff_s(count - GUESSES_FREE, first_s=1.0, most_s=GUESS_WAIT_MAX_S) if count > GUESSES_FREE else 0.0
         self._wrong[name] = (count, self._clock.now().timestamp() + pause_s)
@@ -71,16 +70,7 @@ class Guesses:
 
     def forget(self, source: str) -> None:
         """Forget the wrong keys of an address: it has signed in."""
-        self._wrong.pop(_network(source), None)
-
-
-def _network(source: str) -> str:
-    """The address, or of IPv6 the network of one customer."""
-    try:
-        address = IPv6Address(source.partition("%")[0])
-    except ValueError:
-        return source
-    return str(address.ipv4_mapped or IPv6Network((address, 64), strict=False))
+        self._wrong.pop(network_of(source), None)
 
 
 class Sessions:
@@ -138,7 +128,7 @@ class Sessions:
         try:
             data = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
             found = json.loads(self._cipher.decrypt(data, bound_to=BOUND_TO))
-        except (SecretUnreadable, ValueError, binascii.Error):
+        except (SecretUnreadable, ValueError):
             return None
         if found["end"] <= _now(self._clock):
             return None

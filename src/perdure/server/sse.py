@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from datetime import datetime
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
 
@@ -20,7 +19,7 @@ from perdure.core.ports import Clock
 from perdure.core.runs import Failure, Run
 from perdure.server.http import json_bytes
 from perdure.server.log import trace_id
-from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
+from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +35,6 @@ STOPPING = Failure(
 
 T = TypeVar("T")
 E = TypeVar("E")
-E_contra = TypeVar("E_contra", contravariant=True)
-
-
-class ChunkMaker(Protocol[E_contra]):
-    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
-    what a deletion is told of."""
-
-    owner: ClassVar[str]
-
-    @property
-    def name(self) -> str: ...
-
-    def of(self, event: E_contra, *, now: datetime) -> Iterable[Chunk]: ...
-
-    def ping(self, now: datetime) -> dict[str, Any]: ...
-
-    def end(self) -> Iterable[Chunk]: ...
-
-    def broken(self, failure: Failure) -> Iterable[Chunk]: ...
-
-    def error(self, failure: Failure) -> dict[str, Any]: ...
 
 
 class Streams:

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias
 from perdure.core.errors import ModelError
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
+from perdure.core.tasks import end_tasks
 from perdure.testing.scripted_model import ScriptedEmbedder, says
 
 LOOK_S = 0.01
@@ -177,9 +178,7 @@ class HttpModel:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await end_tasks(*self._serving)
         await self._server.wait_closed()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -443,7 +443,7 @@ async def test_work_that_is_asked_for_while_a_task_ends_is_done() -> None:
     async def work(line: Line) -> None:
         done.append(line)
 
-    worker = LineWorker(work)
+    worker = LineWorker("counting", work)
     worker.start(line)
     (task,) = worker.tasks
     asyncio.get_running_loop().call_soon(worker.start, line)  # after the task's step, before its callbacks

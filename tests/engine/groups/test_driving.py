@@ -349,6 +349,31 @@ async def test_a_turn_that_its_process_left_goes_on() -> None:
         assert (await team.transcript(group))[3:] == ["User: left", "Anna: OK.", "Bob: OK."]
 
 
+async def test_a_turn_that_another_process_gives_back_is_taken_up_when_it_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a process that closes tells others in the transaction that releases its turns wakes them; they don't look
+    by themselves here."""
+    monkeypatch.setattr("perdure.engine.groups.turns.RECOVERY_S", 3_600.0)
+    async with open_team({"Anna": []}) as team:
+        group = await team.group("Anna")
+        await team.say(group, "one")
+        while len(team.turns.tasks) > 1:  # noqa: ASYNC110 - only the worker is left, which has looked
+            await asyncio.sleep(0)
+        turn = await leave(team, group.id, "host/1/2/3/closing")
+        topics = list[str]()
+
+        def give_back(tx: Tx) -> int:
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(type(tx.group_turns._db), "signal", lambda _, topic: topics.append(topic))
+                return tx.group_turns.release("host/1/2/3/closing")
+
+        assert await team.store.write(give_back) == 1
+        team.perdure.app.ports.signals._pass_on(topics)
+
+        assert (await team.ended(turn)).lease_number == 2
+
+
 async def test_a_turn_is_left_to_a_process_that_reaches_the_models() -> None:
     """Here the agents would only fail. One that was cancelled is ended by any process."""
     async with open_team({"Anna": [], "Bob": []}) as team:

@@ -1,17 +1,21 @@
-"""The agent that a chat is with: the one used last, one by name, or a new one."""
+"""The agent that a chat is with: the one used last, one by name, or a new one; and its model: which there are, which
+one it has and why, what to do if it is missing.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.app import model_registry, own_models
-from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
+from rich.text import Text
+
+from perdure.app import App, ModelRegistry, facts_of, model_registry, own_models
 from perdure.cli.chat.terminal import program
-from perdure.cli.views.view import View, plural
+from perdure.cli.views.view import ModelRow, View, first_names, plural, visible
 from perdure.cli.work import get_agent, has_store, load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
@@ -22,12 +26,63 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
+MODELS_MAX = 8
+DEFAULT = "default"
+"""In place of a handle: the agent follows the default."""
+
+
+def known_models(handles: Sequence[str]) -> str:
+    """The first handles, and how many more there are."""
+    return first_names(handles, MODELS_MAX)
+
+
+def model_row(agent: AsyncAgent, app: App) -> ModelRow:
+    """The model of an agent with its facts. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    handle = agent.info.model
+    problem = "" if app.models.takes(handle) else f"it is not available here: {what_helps(agent, app)}"
+    how = "follows the default" if agent.info.follows_default else "pinned"
+    reason = f"{how}; {app.choice.reason}" if handle == app.choice.handle else how
+    return ModelRow(handle, reason, facts_of(handle), problem)
+
+
+async def set_model(agent: AsyncAgent, handle: str, app: App) -> AsyncAgent:
+    """Pin the agent to a model, or with `default` have it follow the default. Raises: ModelNotFound, InvalidInput."""
+    facts_of(handle)  # fails before anything changes if the catalog is wrong
+    if handle != DEFAULT:
+        await ask_for_models(handle, app.models)
+    try:
+        return await agent.update(model=None if handle == DEFAULT else handle)
+    except ModelNotFound as error:
+        raise with_help(error, app.models) from error
+
+
+async def ask_for_models(handle: str, models: ModelRegistry) -> None:
+    """Ask the providers which models they have, unless the handle is one that needs none; at most 3 s."""
+    if handle != EXTRACTIVE and handle not in models.own_handles:
+        await models.refresh()
+
+
+def what_helps(agent: AsyncAgent, app: App) -> str:
+    """What to do about a model that is not available; the start of a sentence."""
+    return app.models.what_helps(agent.info.model) or (
+        f"Agent {agent.name!r} belongs to a program that brings this model along: talk to it from there"
+    )
+
+
+def with_help(error: ModelNotFound, models: ModelRegistry) -> ModelNotFound:
+    """The error, with what to do and only the first of the known models."""
+    help = models.what_helps(error.handle)
+    text = f"model {error.handle!r} is not available here: there are {known_models(error.known)}"
+    error.args = (f"{text}. {help}" if help else text,)
+    return error
+
+
 FIRST_NAME = "Perdure"
 KNOWN_AGENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ChatAgent:
     """The agent of a chat, whether it is new, and its conversation used last; None is the agent's first."""
 
     agent: AsyncAgent
@@ -64,7 +119,7 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
 
 async def open_agent(
     perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View, profile: str | None = None
-) -> Target:
+) -> ChatAgent:
     """The agent to chat with.
 
     Args:
@@ -86,7 +141,7 @@ async def open_agent(
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error
-        return Target(agent, True, None)
+        return ChatAgent(agent, True, None)
     if model is not None and model != agent.info.model:
         raise InvalidInput(
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
@@ -95,25 +150,11 @@ async def open_agent(
     if profile is not None and profile != agent.info.settings.get(PROFILE):
         helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
         raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
-    return Target(await look_for_default(agent, perdure, view), False, await last_conversation(agent))
-
-
-async def look_for_default(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> AsyncAgent:
-    """The agent; one that follows the default, and has only the built-in program, with a model that is found now."""
-    if agent.info.follows_default and agent.info.model == EXTRACTIVE:
+    if agent.info.follows_default and agent.info.model == EXTRACTIVE:  # a language model can be there by now
         await perdure.app.choose(progress=view.show_status)
         view.clear_status()
-        return await perdure.agent(agent.id)
-    return agent
-
-
-async def existing_agent(view: View, perdure: AsyncPerdure, name: str | None) -> Target | None:
-    """The agent of this name, or the one used last, in its last conversation; None when there is none at all.
-
-    Raises: NotFound: there is none of this name.
-    """
-    agent = await _find_agent(view, perdure, name, new=False)
-    return None if agent is None else Target(agent, False, await last_conversation(agent))
+        agent = await perdure.agent(agent.id)
+    return ChatAgent(agent, False, await last_conversation(agent))
 
 
 async def choose_model(perdure: AsyncPerdure, view: View) -> None:
@@ -124,7 +165,7 @@ async def choose_model(perdure: AsyncPerdure, view: View) -> None:
         view.note(note)
 
 
-async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
+async def greet(target: ChatAgent, view: View, *, place: str, reason: str) -> None:
     """Show which agent answers, and what it remembers or, for a new one, where its memory is.
 
     Args:
@@ -134,20 +175,17 @@ async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
     agent = target.agent
     if not target.is_new:
         count = plural(await agent.message_count(), "message")
-        view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
-        return
-    hint = f"`{program()} model get small` fetches a language model that runs on this machine, without a key."
-    view.greet(
-        f"Made agent {agent.name!r}; its memory is in {place}",
-        f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
-        *([hint] if agent.info.model == EXTRACTIVE else []),
-    )
-
-
-def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
-    """Show a note if the agent's model is not available; the / commands still work."""
-    if agent.info.model not in perdure.models:
-        view.note(f"The model {agent.info.model} is not available here: there are {known_models(perdure.models)}.")
+        lines = [f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands."]
+    else:
+        first = "Tell it something, such as “My name is Ada.”; /help lists the commands."
+        lines = [
+            f"Made agent {agent.name!r}; its memory is in {place}",
+            f"Model {agent.info.model} ({reason}). {first}",
+        ]
+        if agent.info.model == EXTRACTIVE:
+            get = f"`{program()} model get small`"
+            lines.append(f"{get} fetches a language model that runs on this machine, without a key.")
+    view.print_note(*(Text(visible(line)) for line in lines))
 
 
 def chat_command(agent: AsyncAgent) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent, warn_of_model
+from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
-from perdure.cli.chat.source import ListedLines, Source, StdinLines
-from perdure.cli.commands.conversations import conversation_named, show_last_turns
-from perdure.cli.work import NO_AGENT, has_store, standard_view
+from perdure.cli.chat.source import Source, StdinLines
+from perdure.cli.commands.agents import conversation_named, show_last_turns
+from perdure.cli.needs import NO_AGENT
+from perdure.cli.work import has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.text.addresses import without_password
 from perdure.library.perdure import AsyncPerdure
@@ -52,17 +53,14 @@ async def chat(
                 await greet(target, view, place=without_password(settings.store_address), reason=reason)
             if interactive and not target.is_new:
                 await show_last_turns(view, target.agent, conversation_id, turns)
-            if message is None:
-                warn_of_model(target.agent, perdure, view)
-            source: Source
-            if message is not None:
-                source = ListedLines([])
-            elif interactive:
+            model_name = target.agent.info.model
+            if message is None and model_name not in perdure.models:  # the / commands still work
+                view.note(f"The model {model_name} is not available here: there are {known_models(perdure.models)}.")
+            source: Source = StdinLines()
+            if interactive:
                 from perdure.cli.chat.prompt import PromptLines
 
                 source = PromptLines(settings.folder, command_help(), view.hint)
-            else:
-                source = StdinLines()
             session = Session(
                 perdure, target.agent, source, view, conversation=conversation_id, run_command=run_command
             )

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.formatted_text import fragment_list_to_text
 from prompt_toolkit.formatted_text.base import OneStyleAndTextTuple
 from prompt_toolkit.history import DummyHistory, FileHistory
@@ -69,7 +68,7 @@ class PromptLines:
             prompt_continuation=" " * len(PROMPT),
             input_processors=[_WordWrap()],
             history=_History(folder / HISTORY_FILE),
-            completer=_Commands(commands),
+            completer=WordCompleter(list(commands), meta_dict=commands, sentence=True),
             complete_while_typing=True,
             reserve_space_for_menu=min(8, len(commands)),
             key_bindings=_keys(),
@@ -168,21 +167,6 @@ class _WordWrap(Processor):
             source_to_display=lambda place: indexes[min(place, len(indexes) - 1)],
             display_to_source=lambda index: bisect_right(indexes, index) - 1,
         )
-
-
-class _Commands(Completer):
-    """Completes the name of a command."""
-
-    def __init__(self, commands: Mapping[str, str]) -> None:
-        self._commands = commands
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        prefix = document.text_before_cursor
-        if not prefix.startswith("/"):
-            return
-        for name, help in self._commands.items():
-            if name.startswith(prefix):
-                yield Completion(name, start_position=-len(prefix), display_meta=help)
 
 
 class _History(FileHistory):

@@ -10,7 +10,7 @@ from datetime import datetime
 from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.view import View, call_line, fold, outcome, places_read, plural, visible
+from perdure.cli.views.view import View, call_line, first_names, fold, outcome, places_read, plural, visible
 from perdure.core import events
 from perdure.core.groups.group import COMPANION
 from perdure.core.ids import StepId
@@ -71,7 +71,7 @@ class RunRenderer:
             case events.ModelChanged(old=old, new=new):
                 text = f"{visible(new)} answers from now on, no longer {visible(old)}"
                 why = "this agent follows the default model; /model HANDLE pins one"
-                self._terminal.note(Line(f"◆ {text}: {why}"))
+                self._terminal.print_note(Line(f"◆ {text}: {why}"))
             case events.StepStarted():
                 self._terminal.show_status("thinking…")
             case events.DeltaStreamed(delta=delta):
@@ -89,14 +89,16 @@ class RunRenderer:
                 self._show_recall(recalled)
             case events.EngineQuarantined() as quarantined:
                 text = f"context engine {visible(quarantined.engine)} failed: {visible(quarantined.reason)};"
-                self._terminal.note(Line(f"{text} {quarantined.takes_over} takes over", style="yellow"))
+                self._terminal.print_note(Line(f"{text} {quarantined.takes_over} takes over", style="yellow"))
             case events.ViewFull(by=by):
                 self._terminal.show_status(_MAKING_ROOM[by])
             case events.ViewCompacted(merged=False) as compacted:
                 self._show_compaction(compacted)
             case events.RowsCut(stubs=stubs):
                 handles = ", ".join(map(message_handle, stubs))
-                self._terminal.note(Line(f"▤ {handles} is too long for the window: the model sees a part", style="dim"))
+                self._terminal.print_note(
+                    Line(f"▤ {handles} is too long for the window: the model sees a part", style="dim")
+                )
             case events.StepAbandoned(step_id=step_id):
                 self._show_abandoned(step_id)
             case events.RunCancelRequested():
@@ -129,11 +131,10 @@ class RunRenderer:
     def _show_recall(self, event: events.MemoryRecalled) -> None:
         """Show what memory goes with the message."""
         names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
-        more = f", and {len(names) - RECALLED_MAX} more" if len(names) > RECALLED_MAX else ""
-        text = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_MAX])}{more}"
+        text = f"recalled {len(event.sources)}: {first_names(names, RECALLED_MAX)}"
         if event.problem is not None:
             text = f"nothing recalled: {visible(event.problem)}"
-        self._terminal.note(Line(f"◆ {text}", style="dim"))
+        self._terminal.print_note(Line(f"◆ {text}", style="dim"))
 
     def _show_message(self, message: Message) -> None:
         """Show what the previews did not show of a message."""
@@ -146,7 +147,7 @@ class RunRenderer:
             self._terminal.thought(reasoning[len(preview_text) :])
         preview_text = preview.get("text", "")
         if not text.startswith(preview_text):
-            self._terminal.note(Line("(the answer became another one; this is what was kept:)", style="dim"))
+            self._terminal.print_note(Line("(the answer became another one; this is what was kept:)", style="dim"))
             preview_text = ""
         if not preview_text:
             text = message.text
@@ -163,7 +164,7 @@ class RunRenderer:
         which = message_handle(event.from_message_seq, event.upto_message_seq)
         by = {"model": "by the model", "engine": "by the context engine"}.get(event.made_by, "an extract")
         text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
-        self._terminal.note(Line(text, style="dim"))
+        self._terminal.print_note(Line(text, style="dim"))
 
     def _show_edit(self, edit: events.MemoryEdited) -> None:
         """Show the diff of a memory edit below its call."""
@@ -173,7 +174,7 @@ class RunRenderer:
         if call is not None and call.call_id not in self._printed:
             self._show_tool_line(call_line(call))
             self._printed.add(call.call_id)
-        self._terminal.note(
+        self._terminal.print_note(
             Line.assemble("  ", (visible(edit.label), "bold"), (f"  version {edit.version}", "dim")),
             diff_view(edit.diff),
         )
@@ -189,9 +190,9 @@ class RunRenderer:
         if places and (text.endswith("…") or _tool_text(text).cell_len > self._terminal.width):
             self._show_tool_line(f"{call_line(call)} → {plural(len(places), 'place')}:")
             for place in places[:PLACES_MAX]:
-                self._terminal.note(Line(f"  {visible(place)}", style="dim"))
+                self._terminal.print_note(Line(f"  {visible(place)}", style="dim"))
             if len(places) > PLACES_MAX:
-                self._terminal.note(Line(f"  … and {len(places) - PLACES_MAX:,} more", style="dim"))
+                self._terminal.print_note(Line(f"  … and {len(places) - PLACES_MAX:,} more", style="dim"))
             return
         self._show_tool_line(text, failed=result.status == "error")
 
@@ -199,12 +200,12 @@ class RunRenderer:
         line = _tool_text(text, style="yellow" if failed else "dim")
         if not failed:  # an error is short, and shown in full
             line.truncate(max(20, self._terminal.width), overflow="ellipsis")
-        self._terminal.note(line)
+        self._terminal.print_note(line)
 
     def _show_abandoned(self, step_id: StepId) -> None:
         """Say that the previews of a step are void."""
         if self._preview_step == step_id:
-            self._terminal.note(
+            self._terminal.print_note(
                 Line("(the partial answer above is void: its process died; the model is asked again)", style="yellow")
             )
             self._preview_step = None
@@ -217,18 +218,18 @@ class RunRenderer:
         self._terminal.clear_status()
         if end.failure is not None:
             void = "; the partial answer above is void" if partial else ""
-            self._terminal.error(
+            self._terminal.print_error(
                 f"the run ended with {end.stop_reason}: {end.failure.message.rstrip('.')}. Your message is kept{void}."
             )
         elif end.stop_reason == "cancelled":
             void = ": the partial answer above was not kept, your message was" if partial else ""
-            self._terminal.note(Line(f"cancelled{void}", style="yellow"))
+            self._terminal.print_note(Line(f"cancelled{void}", style="yellow"))
         elif end.stop_reason == "max_steps":
-            self._terminal.note(
+            self._terminal.print_note(
                 Line(f"stopped after {end.step_count} model calls (max_steps); say “go on” to continue", style="yellow")
             )
         elif end.stop_reason not in ("end_turn", "tool_rule", "requires_approval"):  # the session shows waiting calls
-            self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))
+            self._terminal.print_note(Line(f"stopped: {end.stop_reason}", style="yellow"))
 
 
 def _tool_text(text: str, *, style: str = "") -> Line:

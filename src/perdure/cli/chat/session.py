@@ -208,7 +208,7 @@ class Session:
         while waiting := await self.agent.pending(conversation=self.conversation):
             undecided = [call for call in waiting if not call.awaits_client]
             if not undecided or not self._source.interactive:
-                self.view.show_stop(waiting)
+                self.view.print_note(*map(pending_view, waiting))
                 break
             decisions = await ask_decisions(undecided, self._source, self.view, self.agent.check_arguments)
             if decisions is None:
@@ -367,7 +367,7 @@ async def ask_decisions(
     """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
     decisions: list[ToolDecision] = []
     for number, call in enumerate(calls, 1):
-        view.show_question(call, number, len(calls))
+        view.print_note(pending_view(call, f"{number} of {len(calls)}" if len(calls) > 1 else ""))
         decision = await _ask_decision(call, source, view, check)
         if decision is None:
             return None

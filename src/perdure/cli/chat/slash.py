@@ -8,18 +8,13 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from perdure.cli.chat.agent_choice import context_command
-from perdure.cli.chat.models import known_models, model_row, set_model
+from perdure.cli.chat.agent_choice import context_command, known_models, model_row, set_model
 from perdure.cli.chat.session import Session
-from perdure.cli.commands import conversations
-from perdure.cli.commands.agents import load_agents
-from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
-from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
-from perdure.cli.commands.provenance.sources import show_origin
-from perdure.cli.commands.search import show_hits
+from perdure.cli.commands import agents, memory
+from perdure.cli.commands.archives import show_hits
 from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
-from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
+from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape, score_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
 from perdure.cli.views.view import fold, new_table, visible
 from perdure.core.errors import InvalidInput
@@ -56,18 +51,16 @@ async def run_command(session: Session, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        similar = _similar_command(name)
-        suggestion = f"did you mean {similar}? " if similar else ""
+        begun = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
+        similar = begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+        suggestion = f"did you mean {similar[0]}? " if similar else ""
         raise InvalidInput(
             f"there is no command {name}: {suggestion}/help lists them; // at the start sends the text itself"
         )
-    await command.run(session, argument.strip())
-
-
-def _similar_command(name: str) -> str | None:
-    """The command that `name` abbreviates or resembles."""
-    matches = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
-    return next(iter(matches or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
+    argument = argument.strip()
+    if not argument and " " in command.usage and "[" not in command.usage:
+        raise _wrong_usage(name)
+    await command.run(session, argument)
 
 
 def command_help() -> Mapping[str, str]:
@@ -86,9 +79,9 @@ def _command(usage: str) -> Callable[[Run], Run]:
     return add
 
 
-def _wrong_usage(name: str, more: str = "") -> InvalidInput:
+def _wrong_usage(name: str) -> InvalidInput:
     """The error for a command whose argument does not fit its usage."""
-    return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}{more}")
+    return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}")
 
 
 @_command("/memory [LABEL [history | restore N]]")
@@ -97,16 +90,16 @@ async def _memory(session: Session, argument: str) -> None:
     agent, view, words = session.agent, session.view, argument.split()
     match words:
         case []:
-            show_blocks(view, await agent.blocks.list())
+            memory.show_blocks(view, await agent.blocks.list())
             view.hint("/memory LABEL history shows how a block came to be what it is")
         case [label]:
-            show_blocks(view, [await agent.blocks.get(label)])
+            memory.show_blocks(view, [await agent.blocks.get(label)])
             view.hint(f"/memory {label} history shows how it came to be what it is")
         case [label, "history"]:
-            await show_versions(view, agent, label)
+            await memory.show_versions(view, agent, label)
             view.hint(f"/memory {label} restore N brings the value of version N back")
         case [label, "restore", number] if number.isdecimal():
-            await restore_version(view, agent, label, int(number))
+            await memory.restore_version(view, agent, label, int(number))
             view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
             raise _wrong_usage("/memory")
@@ -118,7 +111,7 @@ async def _facts(session: Session, argument: str) -> None:
     home = session.agent.info.timezone
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits, home))
+        session.view.show({"facts": [fact_shape(hit) | score_shape(hit) for hit in hits]}, *facts_view(hits, home))
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
         session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, home))
@@ -131,8 +124,6 @@ async def _facts(session: Session, argument: str) -> None:
 @_command("/search TEXT")
 async def _search(session: Session, argument: str) -> None:
     """Search everything that was said, and the archive."""
-    if not argument:
-        raise InvalidInput("there is nothing to look for: /search TEXT")
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     show_hits(session.view, argument, messages, await session.agent.search_archive(argument, limit=SEARCH_LIMIT))
     session.view.hint('/search "some words" finds them only next to each other')
@@ -147,7 +138,7 @@ async def _why(session: Session, argument: str) -> None:
         if answer is None:
             raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
         argument = answer.id
-    show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
+    memory.show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
 
 
 @_command("/recall [on | off]")
@@ -179,8 +170,6 @@ async def _recall(session: Session, argument: str) -> None:
 @_command("/remember TEXT")
 async def _remember(session: Session, argument: str) -> None:
     """Store a text in the agent's archive."""
-    if not argument:
-        raise _wrong_usage("/remember")
     passage = await session.agent.archive(argument)
     session.view.show({"remembered": passage.id}, Text(f"Remembered: {fold(visible(argument), ABOUT_CHARS)}"))
     session.view.hint("the agent finds it by searching its archive; /forget TEXT takes it out again")
@@ -189,12 +178,10 @@ async def _remember(session: Session, argument: str) -> None:
 @_command("/forget TEXT")
 async def _forget(session: Session, argument: str) -> None:
     """Take a text out of memory and history; /undo brings it back."""
-    if not argument:
-        raise _wrong_usage("/forget")
     preview = await session.agent.find_mentions(argument)
     result = await session.agent.forget(argument)
-    parts = forget_view(result) if result.correction else ()
-    session.view.show(forget_shape(session.agent, preview, result), *preview_view(preview), *parts)
+    parts = memory.forget_view(result) if result.correction else ()
+    session.view.show(memory.forget_shape(session.agent, preview, result), *memory.preview_view(preview), *parts)
     left = sum(preview.counts.values()) - preview.in_view
     back = "/undo brings it back" if result.correction else "nothing was in view"
     hint = f"; old versions and records hold it: `perdure forget {session.agent.name} TEXT --erase` removes those"
@@ -206,8 +193,7 @@ async def _undo(session: Session, argument: str) -> None:
     """Undo what was forgotten or corrected last."""
     if argument and not argument.isdecimal():
         raise _wrong_usage("/undo")
-    result = await session.agent.undo(int(argument) if argument else None)
-    session.view.show(undo_shape(result), *undo_view(result))
+    memory.show_undone(session.view, await session.agent.undo(int(argument) if argument else None))
     session.view.hint("the agent sees it from the next message on")
 
 
@@ -246,19 +232,17 @@ async def _new(session: Session, argument: str) -> None:
 @_command("/conversations")
 async def _conversations(session: Session, argument: str) -> None:
     """List the conversations."""
-    await conversations.show_conversations(session.view, session.agent, session.conversation)
+    await agents.show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
 @_command("/switch NUMBER")
 async def _switch(session: Session, argument: str) -> None:
     """Go on with another conversation."""
-    if not argument:
-        raise _wrong_usage("/switch", "; /conversations lists them")
-    conversation = await conversations.conversation_named(session.agent, argument)
-    await conversations.show_conversation(session.view, session.agent, conversation)
+    conversation = await agents.conversation_named(session.agent, argument)
+    await agents.show_conversation(session.view, session.agent, conversation)
     if session.interactive:
-        await conversations.show_last_turns(session.view, session.agent, conversation.id, conversations.LAST_TURNS)
+        await agents.show_last_turns(session.view, session.agent, conversation.id, agents.LAST_TURNS)
     await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 
@@ -266,11 +250,9 @@ async def _switch(session: Session, argument: str) -> None:
 @_command("/rename NAME")
 async def _rename(session: Session, argument: str) -> None:
     """Say what this conversation is about."""
-    if not argument:
-        raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
-    await conversations.show_conversation(session.view, session.agent, conversation)
+    await agents.show_conversation(session.view, session.agent, conversation)
     session.view.hint("/conversations lists it by this name")
 
 
@@ -285,33 +267,21 @@ async def _reset(session: Session, argument: str) -> None:
 @_command("/model [HANDLE]")
 async def _model(session: Session, argument: str) -> None:
     """Show the agent's model, or pin another; `default` has it follow the default."""
-    app = session.perdure.app
-    if not argument:
-        if app.models.endpoints and not app.models.listings:
-            await _refresh_models(session)
+    app, view = session.perdure.app, session.view
+    if app.models.endpoints and (argument or not app.models.listings):
+        view.show_status("asking for models…")
+        await app.models.refresh()
+        view.clear_status()
+    if argument:
+        session.agent = await set_model(session.agent, argument, app)
+        more = "it answers from the next message on; what was said and memory stay"
+    else:
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
-        _show_model(session)
         known = known_models(session.perdure.models)
-        session.view.hint(f"/model HANDLE pins one of {known}; /model default follows the default")
-        return
-    if app.models.endpoints:
-        await _refresh_models(session)
-    session.agent = await set_model(session.agent, argument, app)
-    _show_model(session)
-    session.view.hint("it answers from the next message on; what was said and memory stay")
-
-
-def _show_model(session: Session) -> None:
-    """Show the model of the agent."""
-    row = model_row(session.agent, session.perdure.app)
-    session.view.show({"model": model_shape(row)}, *model_view(row))
-
-
-async def _refresh_models(session: Session) -> None:
-    """Ask the providers which models they have."""
-    session.view.show_status("asking for models…")
-    await session.perdure.app.models.refresh()
-    session.view.clear_status()
+        more = f"/model HANDLE pins one of {known}; /model default follows the default"
+    row = model_row(session.agent, app)
+    view.show({"model": model_shape(row)}, *model_view(row))
+    view.hint(more)
 
 
 @_command("/context")
@@ -326,7 +296,7 @@ async def _context(session: Session, argument: str) -> None:
 @_command("/agents")
 async def _agents(session: Session, argument: str) -> None:
     """List the agents."""
-    rows = await load_agents(session.perdure)
+    rows = await agents.load_agents(session.perdure)
     session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 

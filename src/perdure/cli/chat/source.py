@@ -1,4 +1,4 @@
-"""Where the texts of a chat come from: stdin, or a list of lines. `prompt` has the one for a person."""
+"""Where the texts of a chat come from: stdin. `prompt` has the source for a person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -38,33 +38,6 @@ class Source(Protocol):
 
     def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
         """Meanwhile, keep what a person types while nothing is read, for the next `read`; Ctrl-C calls `interrupt`."""
-
-
-class ListedLines:
-    """Lines from a list. None among them stands for Ctrl-C at a question, elsewhere for the end.
-
-    `questions` holds each question with its prefill.
-    """
-
-    prefills = True
-
-    def __init__(self, lines: Sequence[str | None], *, interactive: bool = False) -> None:
-        self.lines = list(lines)
-        self.interactive = interactive
-        self.questions: list[tuple[str, str]] = []
-
-    async def read(self) -> str | None:
-        return self.lines.pop(0) if self.lines else None
-
-    async def ask(self, question: str, *, prefill: str = "") -> str | None:
-        self.questions.append((question, prefill))
-        return self.lines.pop(0) if self.lines else None
-
-    def interrupt(self) -> None:
-        self.lines.clear()
-
-    def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
 
 class StdinLines:

@@ -95,11 +95,11 @@ class Terminal:
             console.file.flush()
             self._line, self._wrapper = None, LineWrapper()
 
-    def note(self, *notes: RenderableType) -> None:
+    def print_note(self, *notes: RenderableType) -> None:
         """Print something about the chat: a tool call, an edit, a greeting."""
         self._print(self._notes, *notes)
 
-    def show(self, *results: RenderableType) -> None:
+    def print(self, *results: RenderableType) -> None:
         """Print the result of a command; a `str` as it is."""
         for result in results:
             if isinstance(result, str):
@@ -111,7 +111,7 @@ class Terminal:
     def page(self, *results: RenderableType) -> None:
         """Print the result of a command; through the pager (PAGER) where it is longer than the screen."""
         if not self.streaming:
-            self.show(*results)
+            self.print(*results)
             return
         self.end_line()
         os.environ.setdefault("LESS", "-FRX")  # as git: colours pass, and what fits the screen is just printed
@@ -120,9 +120,9 @@ class Terminal:
 
     def hint(self, text: str) -> None:
         """Print what to do next."""
-        self.note(Text(visible(name_program(text)), style="dim"))
+        self.print_note(Text(visible(name_program(text)), style="dim"))
 
-    def error(self, message: str) -> None:
+    def print_error(self, message: str) -> None:
         """Print an error on stderr."""
         self._print(self._err, Text.assemble(("error: ", "bold red"), visible(name_program(message))))
 
@@ -133,8 +133,9 @@ class Terminal:
         self._status.set(text if self._line is None else "")
 
     def clear_status(self) -> None:
-        """Erase what `show_status` shows."""
+        """Erase what `show_status` shows, and end the unfinished line."""
         self._status.set("")
+        self.end_line()
 
     def _write(self, piece: str, kind: Literal["words", "thought"]) -> None:
         """Continue the unfinished line, or begin one of this kind."""

@@ -1,46 +1,65 @@
-"""`perdure archive`: list archives with their agents; attach or delete one; show passages, bring them back."""
+"""`perdure archive`: list archives with their agents; attach or delete one; show passages, bring them back, and write
+and read them as lines of JSON; `perdure search`: what an agent finds, and why.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
+from perdure.cli.needs import NO_STORE
+from perdure.cli.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    from rich.console import RenderableType
     from rich.text import Text
 
+    from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command
-    from perdure.cli.commands.memory import NO_STORE
-    from perdure.cli.commands.search import passage_states
-    from perdure.cli.views.json import fields, passage_shape
-    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-    from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
+    from perdure.cli.commands.agents import skipped_text
+    from perdure.cli.views.facts import fact_shape
+    from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
+    from perdure.cli.views.view import (
+        View,
+        first_names,
+        fold,
+        local_time,
+        new_table,
+        place,
+        plural,
+        short_id,
+        snippet,
+        visible,
+    )
+    from perdure.core.errors import InvalidInput
     from perdure.core.ids import ArchiveId, PassageId
-    from perdure.core.passages import Archive, Passage
+    from perdure.core.passages import PASSAGE_STATES, Archive, Passage, PassageState
     from perdure.library.checks import Page
     from perdure.library.passages import passage_filter
     from perdure.library.perdure import AsyncPerdure
+    from perdure.library.transfer import check_lines
+    from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
+    from perdure.search.query import parse_time
 
 ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
-
 TEXT_CHARS = 200
-SHORT_CHARS = 16
-"""Of an id in a list: enough to name it."""
+NAMES_MAX = 3
+BY_ITSELF = "its passages are listed by themselves: leave --agent out"
+EXPORTS = "write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`"
+MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
+FACTS_MAX = 5
+NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
-@command("archive list")
-async def list_archives(view: View) -> None:
+@command("archive list", none=NO_ARCHIVE)
+async def list_archives(view: View, perdure: AsyncPerdure) -> None:
     """List the archives, and which agents have them."""
-    async with open_store(view, empty=NO_ARCHIVE) as perdure:
-        agents = await _agents_by_archive(perdure)
-        infos = [archive.info for archive in await load_all(perdure.archives.list)]
+    agents = await _agents_by_archive(perdure)
+    infos = [archive.info for archive in await work.load_all(perdure.archives.list)]
     styles = {"name": "bold", "id": "dim"}
     table = new_table("name", "id", "passages", "agents", "changed", right=("passages",), styles=styles)
     for info in infos:
@@ -53,79 +72,74 @@ async def list_archives(view: View) -> None:
     view.hint(more if infos else NO_ARCHIVE)
 
 
-@command("archive show")
+@command(
+    "archive show", lacks=NO_STORE, refuses=[(lambda given: given["agent"] and given["archive"], BY_ITSELF, "ARCHIVE")]
+)
 async def list_passages(
     view: View,
+    perdure: AsyncPerdure,
     archive: Annotated[
         str | None, argument("Name or id of the archive; by default all of the agent.", "[ARCHIVE]")
     ] = None,
     agent: Annotated[str | None, agent_option("Whose, by name or id; by default the agent used last.")] = None,
     state: Annotated[str | None, option("Only those that are `active`, `faded` or `archived`.", "STATE")] = None,
-    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
+    limit: Limit = 50,
 ) -> None:
     """List passages with their states, newest first."""
-    if agent is not None and archive is not None:
-        raise typer.BadParameter("its passages are listed by themselves: leave --agent out", param_hint="ARCHIVE")
     where, page = passage_filter(states=passage_states(state)), Page(limit, ascending=False)
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        if archive is not None:
-            passages = await (await perdure.archives.get(archive)).list_passages(page, where=where)
-        else:
-            passages = await (await get_agent(view, perdure, agent)).list_passages(page, where=where)
-        view.show([passage_shape(one) for one in passages], *_table(passages))
-        view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
+    if archive is not None:
+        passages = await (await perdure.archives.get(archive)).list_passages(page, where=where)
+    else:
+        passages = await (await work.get_agent(view, perdure, agent)).list_passages(page, where=where)
+    _show_passages(view, passages)
+    view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
 
 
-@command("archive restore")
+@command("archive restore", finds="passage")
 async def restore(
-    view: View, passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")]
+    view: View,
+    perdure: AsyncPerdure,
+    passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
     """Bring passages back that have faded or are archived."""
-    async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:
-        ids = [PassageId(await perdure.origins.find_id(start, "passage")) for start in passages]
-        restored = [await perdure.archives.restore_passage(one) for one in ids]
-        view.show([passage_shape(one) for one in restored], *_table(restored))
-        view.hint("Searches and automatic recall find them again.")
+    ids = [PassageId(await perdure.origins.find_id(start, "passage")) for start in passages]
+    _show_passages(view, [await perdure.archives.restore_passage(one) for one in ids])
+    view.hint("Searches and automatic recall find them again.")
 
 
-@command("archive attach")
-async def attach(view: View, archive: ArchiveName, agent: LastAgent = None) -> None:
+@command("archive attach", finds="archive", change=True)
+async def attach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Let an agent search an archive."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
-        await owner.archives.attach(target.id)
-        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
-        view.hint(f"{owner.name} finds what is in {target.name}: `{chat_command(owner)}`.")
+    target = await perdure.archives.get(archive)
+    await agent.archives.attach(target.id)
+    view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+    view.hint(f"{agent.name} finds what is in {target.name}: `{chat_command(agent)}`.")
 
 
-@command("archive detach")
-async def detach(view: View, archive: ArchiveName, agent: LastAgent = None) -> None:
+@command("archive detach", finds="archive", change=True)
+async def detach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Take an archive from an agent."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
-        await owner.archives.detach(target.id)
-        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
-        view.hint(f"{owner.name} has {target.name} no longer; the archive itself stays.")
+    target = await perdure.archives.get(archive)
+    await agent.archives.detach(target.id)
+    view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+    view.hint(f"{agent.name} has {target.name} no longer; the archive itself stays.")
 
 
-@command("archive delete")
-async def delete(view: View, archive: ArchiveName, yes: Yes = False) -> None:
+@command("archive delete", finds="archive")
+async def delete(view: View, perdure: AsyncPerdure, archive: ArchiveName, yes: Yes = False) -> None:
     """Delete an archive with its passages, for good."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target = await perdure.archives.get(archive)
-        agents, count = (await _agents_by_archive(perdure))[target.id], plural(target.info.passage_count, "passage")
-        also = f", also for {visible(', '.join(agents))}" if agents else ""
-        question = f"Archive {visible(target.name)!r} ({target.id}) with {count} will be gone for good{also}. Delete?"
-        confirm(view, question, action="delete the archive", yes=yes)
+    target = await perdure.archives.get(archive)
+    agents = (await _agents_by_archive(perdure))[target.id]
+    what = f"archive {visible(target.name)!r} with {plural(target.info.passage_count, 'passage')}"
+    also = f"also for {visible(', '.join(agents))}" if agents else ""
+    with work.deleting(view, what, also, yes=yes, gone=target.id):
         await perdure.archives.delete(target.id)
-        view.show({"deleted": target.id})
-        view.hint(deleted(f"archive {target.name!r} with {count}"))
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
     """The names of the agents of each archive."""
     names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
-    for agent in await load_all(perdure.agents):
+    for agent in await work.load_all(perdure.agents):
         for archive in await agent.archives.list():
             names[archive.id].append(agent.name)
     return names
@@ -133,15 +147,216 @@ async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, li
 
 def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
     """An archive for programs."""
-    shape = fields(info, "name", "id", "description")
-    return shape | {"passages": info.passage_count, "agents": list(agents), "changed_at": info.updated_at.isoformat()}
+    shape = fields(info, "name", "id", "description", passages="passage_count", changed_at="updated_at")
+    return shape | {"agents": list(agents)}
 
 
-def _table(passages: Sequence[Passage]) -> Sequence[RenderableType]:
-    """A table of passages: their ids, which the other commands take, and their states."""
-    if not passages:
-        return [Text("No passages.")]
+def _show_passages(view: View, passages: Sequence[Passage]) -> None:
+    """Show passages with their ids, which the other commands take, and their states."""
     table = new_table("id", "text", "when", "state", styles={"id": "dim", "text": "bold"})
     for one in passages:
-        table.add_row(one.id[:SHORT_CHARS], visible(fold(one.text, TEXT_CHARS)), local_time(one.occurred_at), one.state)
-    return [table]
+        table.add_row(short_id(one.id), visible(fold(one.text, TEXT_CHARS)), local_time(one.occurred_at), one.state)
+    view.show([passage_shape(one) for one in passages], table if passages else Text("No passages."))
+
+
+@command(
+    "archive export",
+    json=False,
+    none="There is nothing to export: there is no data folder yet.",
+    refuses=[(lambda given: len(given["names"]) != 2 - given["every"], EXPORTS, None)],
+)
+async def export_archives(
+    view: View,
+    perdure: AsyncPerdure,
+    names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
+    every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
+) -> None:
+    """Write an archive as lines of JSON."""
+    file = names[-1]
+    archives = await work.load_all(perdure.archives.list) if every else [await perdure.archives.get(names[0])]
+    total, done = sum(archive.info.passage_count for archive in archives), 0
+    with work.progress_bar() as progress, work.output_lines(view, file, overwrite=overwrite) as write:
+        for archive in archives:
+            first = True  # the archive itself, before its passages
+            async for line in perdure.transfer.export_archive(archive.id):
+                write(line)
+                done += not first
+                first = False
+                progress("exporting", done, total)
+    where = f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
+    count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
+    view.hint(f"Exported {count}{'' if file == work.STDIN else where}.")
+
+
+@command("archive import", json=False)
+async def import_archives(
+    view: View,
+    file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
+    into: Annotated[
+        str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
+    ] = None,
+    agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
+) -> None:
+    """Read archives from lines of JSON. Passages that are there already are skipped."""
+    with closing(work.InputLines(file)) as lines:
+        total = check_lines(lines, headless=into is not None)
+        async with work.open_store() as perdure:
+            reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
+            target = None if into is None else (await perdure.archives.get(into)).id
+            with work.progress_bar() as progress:
+                counts = await perdure.transfer.import_archives(
+                    lines, into=target, progress=lambda done: progress("importing", done, total)
+                )
+            hint = "`perdure search TEXT --archive NAME` looks into one;"
+            hint += " `--agent AGENT` lets an agent find what is in them."
+            if reader is not None:
+                for archive in counts.archives:
+                    await reader.archives.attach(archive.id)
+                hint = f"`{chat_command(reader)}` asks an agent that finds them now."
+            names = first_names([repr(archive.name) for archive in counts.archives], NAMES_MAX) or "nothing"
+            passages = plural(counts.imported, "passage")
+            view.hint(f"Imported {passages} into {names}{skipped_text(counts.skipped)}. {hint}")
+
+
+@command(
+    "search",
+    none=NO_TEXT,
+    refuses=[
+        (lambda given: given["agent"] and given["archive"], "it is searched by itself: leave --agent out", "--archive")
+    ],
+)
+async def search(
+    view: View,
+    perdure: AsyncPerdure,
+    text: Annotated[str, argument("What to search for.", "TEXT")],
+    agent: MemoryOwner = None,
+    archive: Annotated[str | None, option("Only this archive, by name or id.", "ARCHIVE")] = None,
+    tags: Annotated[
+        list[str] | None, option("Only passages with it; several: with any of them.", "TAG", name="--tag")
+    ] = None,
+    since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
+    until: Annotated[str | None, option("Only up to this date, that day included.", "DATE")] = None,
+    state: Annotated[
+        str | None, option("Only passages and facts that are `active`, `faded` or `archived`; or `all`.", "STATE")
+    ] = None,
+    limit: Annotated[int, option("How many of each kind.", min=1, max=1_000)] = 10,
+    why: Annotated[bool, flag("--why", "Show why each was found, and what ran.")] = False,
+) -> None:
+    """Search messages and archives."""
+    if not text.strip():
+        raise InvalidInput("there is nothing to look for: perdure search TEXT")
+    states = passage_states(state)
+    where = passage_filter(tags=tags or (), states=states)
+    messages: Hits[MessageHit] | None = None
+    facts: Hits[FactHit] | None = None
+    if archive is not None:
+        target = await perdure.archives.get(archive)
+        passages = await perdure.search.search_passages(
+            text, where, archive_id=target.id, since=since, until=until, limit=limit, explain=why
+        )
+        hint = f"`perdure archive export {target.id} FILE.jsonl` writes the archive out."
+    else:
+        owner = await work.get_agent(view, perdure, agent)
+        if not tags and not states:  # messages have none
+            messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
+        if not tags:  # facts have none
+            zone = owner.info.timezone
+            facts = await owner.facts.search(
+                text,
+                states=states,
+                limit=min(limit, FACTS_MAX),
+                explain=why,
+                since=parse_time(since, timezone=zone),
+                until=parse_time(until, timezone=zone, end=True),
+            )
+        passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
+        hint = f"`{chat_command(owner)}` asks the agent about them."
+    show_hits(view, text, messages, passages, facts, why=why)
+    view.hint(hint if why else f"{hint} --why tells why each was found.")
+
+
+def passage_states(state: str | None) -> Sequence[PassageState]:
+    """The states that an option names; none if it is not given. Raises: InvalidInput."""
+    if state is None:
+        return ()
+    found = [one for one in PASSAGE_STATES if state in (one, "all")]
+    if not found:
+        raise InvalidInput(f"--state is {state!r:.40}: write {', '.join(PASSAGE_STATES)} or all")
+    return found
+
+
+def show_hits(
+    view: View,
+    query: str,
+    messages: Hits[MessageHit] | None,
+    passages: Hits[PassageHit],
+    facts: Hits[FactHit] | None = None,
+    *,
+    why: bool = False,
+) -> None:
+    """Show what a search found, best first.
+
+    Args:
+        why: tell people why each was found, and how it was searched.
+    """
+    shape = {
+        "query": query,
+        "messages": [message_shape(hit.message) | score_shape(hit) for hit in messages or ()],
+        "passages": [passage_shape(hit.passage) | score_shape(hit) for hit in passages],
+        "facts": [fact_shape(hit) | score_shape(hit) for hit in facts or ()],
+        "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)}
+        | ({} if facts is None else {"facts": asdict(facts.ran)}),
+    }
+    view.show(shape, *_lines(query, messages, passages, facts, why=why))
+
+
+def _lines(
+    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], facts: Hits[FactHit] | None, *, why: bool
+) -> Iterator[Text]:
+    """Each hit on a line: when, from where, and the part of its text that matches."""
+    rows = [
+        (hit.message.occurred_at, hit.message.name or hit.message.role, hit.message.text, hit.why)
+        for hit in messages or ()
+    ]
+    rows += [(hit.passage.occurred_at, place(hit.passage), hit.passage.text, hit.why) for hit in passages]
+    rows += [(hit.fact.valid_at or hit.fact.created_at, "fact", hit.fact.text, hit.why) for hit in facts or ()]
+    if not rows:
+        yield Text(f"Nothing found for {visible(query)!r}.")
+    width = max((len(visible(source)) for _, source, _, _ in rows), default=0)
+    for occurred_at, source, content, reason in rows:
+        line, spans = snippet(content, query)
+        body = Text(line)
+        for start, end in spans:
+            body.stylize("bold yellow", start, end)
+        yield Text.assemble((f"{local_time(occurred_at)}  ", "dim"), (f"{visible(source):<{width}}  ", "cyan"), body)
+        if reason is not None:
+            yield Text(f"    {_sum_of(reason)}", style="dim")
+    if why:
+        for kind, hits in (("messages", messages), ("archive", passages), ("facts", facts or None)):
+            if hits is not None:
+                yield Text(f"{kind}: {_arms(hits.ran)}", style="dim")
+
+
+def _sum_of(why: Why) -> str:
+    """A score with the parts that it is the sum of, the largest first."""
+    parts = sorted(why.parts.items(), key=lambda part: -abs(part[1]))
+    summands = " + ".join(f"{name} {value:.2f}" for name, value in parts)
+    text = f"{why.score:.2f} = {summands}" if parts else "the only one"
+    if why.cosine is not None:
+        text += f"; cosine {why.cosine:.2f}"
+    if why.facts:
+        text += f"; words of {plural(len(why.facts), 'fact')}"
+    if why.same:
+        text += f"; {len(why.same)} more say the same"
+    return text
+
+
+def _arms(ran: SearchReport) -> str:
+    """Which ways of searching ran, over how many texts, and which did not."""
+    text = f"searched by {' and '.join(ran.arms) or 'nothing'} in {ran.rows:,} texts"
+    for arm, reason in ran.left_out.items():
+        text += f"; not by {arm}: {reason}"
+    if ran.spans:
+        text += f"; times named: {', '.join(ran.spans)}"
+    return visible(text)

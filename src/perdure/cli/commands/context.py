@@ -1,5 +1,5 @@
 """`perdure context`: what fills the window, the request of one step, the difference of two, or the costs as a plot and
-tables.
+tables; `perdure compress`: the output of a tool as a model would see it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
-
-from perdure.cli.run import LastAgent, command, flag, for_work, option
+from perdure.cli.run import LastAgent, argument, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -22,28 +20,22 @@ if for_work(__name__):
     from rich.table import Table
     from rich.text import Text
 
-    from perdure.cli.chat.agent_choice import chat_command, context_command, existing_agent
-    from perdure.cli.views.context import (
-        cells,
-        context_view,
-        cost,
-        explanation_view,
-        request_diff_view,
-        short_id,
-        steps_view,
-    )
-    from perdure.cli.views.json import JsonView, context_shape, explanation_shape, step_shape
-    from perdure.cli.views.view import View, local_time, new_table, plural, visible
-    from perdure.cli.work import no_agent, open_store
+    from perdure.cli.chat.agent_choice import chat_command, context_command, last_conversation
+    from perdure.cli.views.context import cells, context_view, cost, explanation_view, request_diff_view, steps_view
+    from perdure.cli.views.json import context_shape, explanation_shape, fields, step_shape
+    from perdure.cli.views.view import View, local_time, new_table, plural, short_id, visible
+    from perdure.cli.work import read_text
+    from perdure.context import compress
     from perdure.context.costs import plot
     from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
     from perdure.context.request.assemble import canonical
     from perdure.context.request.explain import SegmentUse
     from perdure.context.request.explain import diff as compare
+    from perdure.context.window.tokens import ScriptTokenCounter
     from perdure.core.errors import InvalidInput, NotFound
-    from perdure.core.ids import ConversationId, StepId, is_id
+    from perdure.core.ids import ConversationId, StepId
     from perdure.library.agent import AsyncAgent
-
+    from perdure.library.perdure import AsyncPerdure
 PLOT_ROWS, PLOT_COLUMNS_MAX = 8, 100
 AXIS_CHARS = 7
 WIDE_COLUMNS = 30  # so few requests get columns with a gap between them
@@ -52,6 +44,10 @@ REQUESTS_SHOWN, SUMMARIES_SHOWN = 20, 10
 # Each kind of tokens has its own sign, so that the plot can be read without colours.
 _SIGNS = {"cached": ("░", "green"), "written": ("▒", "yellow"), "plain": ("█", "red")}
 _MARK = ("▲", "magenta")
+STEPS_MAX = 10
+COSTS_MAX = 10_000
+PAGE = 1_000
+_LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
 def costs_view(ledger: CostLedger) -> RenderableType:
@@ -175,17 +171,27 @@ def _sums(ledger: CostLedger) -> Iterator[Text]:
         yield Text(f"new prefixes: {'; '.join(reasons)}", style="dim")
 
 
-STEPS_MAX = 10
-COSTS_MAX = 10_000
-PAGE = 1_000
-
-_LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
-
-
-@command("context")
+@command(
+    "context",
+    refuses=(
+        (
+            lambda given: given["cost"] and (given["diff"] or given["step"] or given["raw"]),
+            "it is about the whole conversation: leave --step, --diff and --raw out",
+            "--cost",
+        ),
+        (lambda given: given["svg"] and not given["cost"], "it is the plot of --cost: add --cost", "--svg"),
+        (
+            lambda given: given["diff"] and (given["step"] or given["raw"]),
+            "it names its two steps itself: leave --step and --raw out",
+            "--diff",
+        ),
+        (lambda given: given["raw"] and given["as_json"], "it prints JSON lines already: leave --json out", "--raw"),
+    ),
+)
 async def context(
     view: View,
-    agent: LastAgent = None,
+    perdure: AsyncPerdure,
+    agent: LastAgent,
     step: Annotated[str | None, option("Explain one request: an id, its beginning, last, last-1, ...", "STEP")] = None,
     diff: Annotated[tuple[str, str] | None, option("Compare the requests of two steps.", "STEP STEP")] = None,
     raw: Annotated[bool, flag("--raw", "Print the request of --step, or the last, in its canonical form.")] = False,
@@ -196,63 +202,42 @@ async def context(
 
     Requests are built again from the log, byte for byte.
     """
-    if cost and (diff is not None or step is not None or raw):
-        raise typer.BadParameter("it is about the whole conversation: leave --step, --diff and --raw out")
-    if svg is not None and not cost:
-        raise typer.BadParameter("it is the plot of --cost: add --cost", param_hint="--svg")
-    if diff is not None and (step is not None or raw):
-        raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
-    if raw and isinstance(view, JsonView):
-        raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await existing_agent(view, perdure, agent)
-        if target is None:
-            raise no_agent(agent)
-        owner = target.agent
-        conversation = target.conversation or (await owner.conversations(limit=1))[0].id
-        if cost:
-            await _show_cost(owner, conversation, svg, view)
-        elif diff is not None:
-            await _show_diff(owner, conversation, diff, view)
-        elif raw:
-            _write_bytes(canonical(await owner.request(await find_step(owner, conversation, step or "last"))))
-            view.hint("that is the canonical form: `| sha256sum` gives the digest that the step recorded")
-        elif step is not None:
-            await _show_step(owner, conversation, step, view)
-        else:
-            await _show_window(owner, conversation, view)
-
-
-def _write_bytes(data: bytes) -> None:
-    """Write data to stdout byte for byte, lone surrogates included, which no text stream takes."""
-    sys.stdout.flush()
-    if (buffer := getattr(sys.stdout, "buffer", None)) is not None:
-        buffer.write(data)
-        buffer.flush()
+    conversation = await last_conversation(agent) or (await agent.conversations(limit=1))[0].id
+    if cost:
+        await _show_cost(agent, conversation, svg, view)
+    elif diff is not None:
+        old, new = [await find_step(perdure, agent, conversation, name) for name in diff]
+        found = compare(await agent.request(old), await agent.request(new))
+        shape, names = {"steps": [old, new], **asdict(found)}, (short_id(old), short_id(new))
+        view.show({"diff": shape}, request_diff_view(found, names=names))
+        view.hint(f"`{context_command(agent)} --step {names[1]}` tells what the provider's cache gave of it")
+    elif raw:
+        request = canonical(await agent.request(await find_step(perdure, agent, conversation, step or "last")))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(request)  # byte for byte: no text stream takes lone surrogates
+        sys.stdout.buffer.flush()
+        view.hint("that is the canonical form: `| sha256sum` gives the digest that the step recorded")
+    elif step is not None:
+        explanation = await agent.explain(await find_step(perdure, agent, conversation, step))
+        view.show({"step": explanation_shape(explanation)}, explanation_view(explanation))
+        command = f"{context_command(agent)} --step {short_id(explanation.step_id)}"
+        view.hint(f"`{command} --raw` prints the request itself, a JSON line each")
     else:
-        sys.stdout.write(data.decode("utf-8", "replace"))
+        await _show_window(agent, conversation, view)
 
 
-async def find_step(agent: AsyncAgent, conversation: ConversationId, name: str) -> StepId:
+async def find_step(perdure: AsyncPerdure, agent: AsyncAgent, conversation: ConversationId, name: str) -> StepId:
     """The step of this name: an id or the beginning of one, or `last`, `last-1`, ... of the conversation.
 
     Raises: NotFound; InvalidInput: several ids begin with the name.
     """
-    if is_id("step", name):
-        return StepId(name)
     if last := _LAST.fullmatch(name):
         return await _step_from_end(agent, conversation, int(last[1] or 0), name)
-    matches: list[StepId] = []
-    before: StepId | None = None
-    while len(name) > len("step-") and (page := await agent.steps(limit=PAGE, before=before)):
-        matches += [step.id for step in page if step.id.startswith(name)]
-        before = page[-1].id
-    if not matches:
+    try:
+        return StepId(await perdure.origins.find_id(name, "step"))
+    except NotFound as error:
         hint = f"`{context_command(agent)}` lists the newest of agent {agent.name!r}; last, last-1, ... name them"
-        raise NotFound("step", name, hint=hint)
-    if len(matches) > 1:
-        raise InvalidInput(f"step {name!r} is not one but several: {matches[0]}, {matches[1]}; give more of the id")
-    return matches[0]
+        raise NotFound("step", name, hint=hint) from error
 
 
 async def _step_from_end(agent: AsyncAgent, conversation: ConversationId, back: int, name: str) -> StepId:
@@ -282,15 +267,6 @@ async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Vi
     )
 
 
-async def _show_step(agent: AsyncAgent, conversation: ConversationId, name: str, view: View) -> None:
-    """Show the parts of a step's request and what they cost."""
-    step_id = await find_step(agent, conversation, name)
-    explanation = await agent.explain(step_id)
-    view.show({"step": explanation_shape(explanation)}, explanation_view(explanation))
-    command = f"{context_command(agent)} --step {short_id(step_id)}"
-    view.hint(f"`{command} --raw` prints the request itself, a JSON line each")
-
-
 async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path | None, view: View) -> None:
     """Show what the requests and summaries of a conversation cost, and write the plot to a file."""
     ledger = await agent.costs(conversation=conversation, limit=COSTS_MAX)
@@ -309,10 +285,21 @@ async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path 
         view.hint(f"nothing was asked of the model yet: `{chat_command(agent)}` begins")
 
 
-async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequence[str], view: View) -> None:
-    """Show how the requests of two steps differ."""
-    old, new = [await find_step(agent, conversation, name) for name in pair]
-    diff = compare(await agent.request(old), await agent.request(new))
-    names = (short_id(old), short_id(new))
-    view.show({"diff": {"steps": [old, new], **asdict(diff)}}, request_diff_view(diff, names=names))
-    view.hint(f"`{context_command(agent)} --step {short_id(new)}` tells what the provider's cache gave of it")
+@command("compress")
+async def compress_file(
+    view: View,
+    file: Annotated[str, argument("What a tool printed; -: stdin.")],
+    level: Annotated[
+        Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
+    ] = "full",
+    budget: Annotated[int | None, option("Above this, full leaves something out.", "TOKENS", min=0)] = None,
+) -> None:
+    """Print a tool's output in fewer tokens, as an agent sees it."""
+    text = read_text(file)
+    compressed = compress(text, level=level, budget=budget, handle=file)
+    count = ScriptTokenCounter().count
+    before, after = count(text), count(compressed.text)
+    shape = fields(compressed, "text", "kind", "form") | {"tokens_before": before, "tokens_after": after}
+    view.show(shape, compressed.text)
+    kind = f", {compressed.kind}" if compressed.kind else ""
+    view.hint(f"{compressed.form}{kind}: about {after:,} of {before:,} tokens")

@@ -18,12 +18,11 @@ if for_work(__name__):
     import asyncio
 
     from perdure import app
-    from perdure.cli.chat.models import price
     from perdure.cli.commands.store_checks import UPGRADED, Check, checks_view, store_checks
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.views.view import View, plural, price, visible
     from perdure.core.errors import InvalidInput, PerdureError
-    from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
+    from perdure.core.hooks import HOOK_POINTS, Hook
     from perdure.core.tools.pip_line import pip_line
     from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, is_small
     from perdure.settings import Settings
@@ -33,59 +32,6 @@ if TYPE_CHECKING:
 
 
 NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
-
-
-@command("hook list")
-async def list_hooks(view: View) -> None:
-    """List the hooks of this machine, in the order in which they are called."""
-    hooks = app.configured_hooks(Settings.from_environment())
-    view.show([_shape(hook) for hook in hooks], *(line for hook in hooks for line in _lines(hook)))
-    if not hooks:
-        view.hint(NO_HOOK)
-
-
-def _lines(hook: Hook) -> Iterator[str]:
-    """A hook for people."""
-    info = hook.info
-    tools = f" of {', '.join(info.tools)}" if info.tools else ""
-    fails = "blocks" if info.if_it_fails == "block" else "is passed over"
-    yield f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}"
-    yield f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails"
-    if problem := _problem(hook):
-        yield f"    {visible(problem)}: it fails each time"
-
-
-def hooks_check(settings: Settings) -> Check:
-    """The line of `perdure doctor`."""
-    try:
-        hooks = app.configured_hooks(settings)
-    except PerdureError as error:
-        return Check("hooks", "broken", str(error), "correct it; PERDURE_HOOKS=none calls no hook at all")
-    if not hooks:
-        return Check("hooks", "ok", "none")
-    for hook in hooks:
-        if problem := _problem(hook):
-            return Check("hooks", "broken", f"hook {hook.info.name!r}: {problem}", "correct its command")
-    sources = ", ".join(dict.fromkeys(hook.info.source for hook in hooks))
-    return Check("hooks", "ok", f"{len(hooks)} from {sources}: {', '.join(hook.info.name for hook in hooks)}")
-
-
-def _problem(hook: Hook) -> str:
-    """Why a command hook can't run; empty for functions."""
-    return str(getattr(hook, "problem", ""))
-
-
-def _points(info: HookInfo) -> list[str]:
-    """The points at which a hook is called, in the order of a run."""
-    return [point for point in HOOK_POINTS if point in info.points]
-
-
-def _shape(hook: Hook) -> dict[str, object]:
-    """A hook for programs."""
-    shape = fields(hook.info, "name", "tools", "source", "timeout_s", "if_it_fails")
-    return shape | {"on": _points(hook.info), "problem": _problem(hook) or None}
-
-
 ASK_TIMEOUT_S = 2.0
 EMBED_TIMEOUT_S = 10.0
 MODELS_MAX = 3
@@ -97,6 +43,45 @@ _WINDOW_FIXES = {
     "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling",
     "llamacpp": "start the server with a larger `--ctx-size`, as far as the memory allows",
 }
+
+
+@command("hook list")
+async def list_hooks(view: View) -> None:
+    """List the hooks of this machine, in the order in which they are called."""
+    shapes, lines = [], []
+    for hook in app.configured_hooks(Settings.from_environment()):
+        info, problem = hook.info, _problem(hook)
+        points = [point for point in HOOK_POINTS if point in info.points]  # in the order of a run
+        shape = fields(info, "name", "tools", "source", "timeout_s", "if_it_fails")
+        shapes.append(shape | {"on": points, "problem": problem or None})
+        tools = f" of {', '.join(info.tools)}" if info.tools else ""
+        fails = "blocks" if info.if_it_fails == "block" else "is passed over"
+        lines.append(f"{visible(info.name)}  {', '.join(points)}{visible(tools)}")
+        lines.append(f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails")
+        if problem:
+            lines.append(f"    {visible(problem)}: it fails each time")
+    view.show(shapes, *lines)
+    if not shapes:
+        view.hint(NO_HOOK)
+
+
+def hooks_check(settings: Settings) -> Check:
+    """The line of `perdure doctor`."""
+    try:
+        hooks = app.configured_hooks(settings)
+    except PerdureError as error:
+        return Check("hooks", "broken", str(error), "correct it; PERDURE_HOOKS=none calls no hook at all")
+    for hook in hooks:
+        if problem := _problem(hook):
+            return Check("hooks", "broken", f"hook {hook.info.name!r}: {problem}", "correct its command")
+    sources = ", ".join(dict.fromkeys(hook.info.source for hook in hooks))
+    names = ", ".join(hook.info.name for hook in hooks)
+    return Check("hooks", "ok", f"{len(hooks)} from {sources}: {names}" if hooks else "none")
+
+
+def _problem(hook: Hook) -> str:
+    """Why a command hook can't run; empty for functions."""
+    return str(getattr(hook, "problem", ""))
 
 
 @command("doctor")
@@ -154,7 +139,9 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     progress("embedding a word…")
     yield await _embeddings_check(settings.embedding)
     yield _files_check()
-    yield _web_search_check(settings)
+    engine, variables = app.web_search_engine(settings)
+    off = f"off: set {' or '.join(variables)}; fetch_webpage works without"
+    yield Check("web search", "ok" if engine else "note", engine or off)
     yield hooks_check(settings)
 
 
@@ -178,23 +165,15 @@ async def _traits_of_store(
 
 def _versions_check() -> Check:
     """The versions of Perdure and of what it stands on."""
-    versions = {
-        "Perdure": _package_version("perdure"),
-        "Python": f"{platform.python_version()} ({sys.executable})",
-        "SQLite": sqlite3.sqlite_version,
-        "letta-client": _package_version("letta-client"),
-    }
-    return Check("versions", "ok", ", ".join(f"{name} {version}" for name, version in versions.items() if version))
-
-
-def _package_version(package: str) -> str:
-    """The version of an installed package; empty if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    names = {"Perdure": "perdure", python: "", f"SQLite {sqlite3.sqlite_version}": "", "letta-client": "letta-client"}
+    found = []
+    for name, package in names.items():
+        with contextlib.suppress(PackageNotFoundError):
+            found.append(f"{name} {version(package)}" if package else name)
+    return Check("versions", "ok", ", ".join(found))
 
 
 def _provider_checks(registry: app.ModelRegistry) -> Iterator[Check]:
@@ -289,26 +268,26 @@ async def _local_model_checks(
 
 async def _embeddings_check(setting: str) -> Check:
     """Which embedder makes the vectors, tried on one word; or why there is none."""
-    fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
+    problem = ""
     try:
         choice = app.choose_embedder(setting)
+        if (embedder := choice.embedder) is None:
+            why = f"none: memory is searched by words and their stems (lexical-only): {choice.reason}"
+            return Check("embeddings", "note", why)
+        name = f"{embedder.handle} ({choice.reason})"
+        try:
+            async with asyncio.timeout(EMBED_TIMEOUT_S):
+                await embedder.embed(["hello"])
+            return Check("embeddings", "ok", f"{name}: vectors of {embedder.dimensions} numbers")
+        except TimeoutError:
+            problem = f"{name} did not answer within {EMBED_TIMEOUT_S:g} s"
+        except PerdureError as error:
+            problem = f"{name}: {error}"
+        finally:
+            await embedder.close()
     except PerdureError as error:
-        return Check("embeddings", "broken", str(error), fix)
-    embedder = choice.embedder
-    if embedder is None:
-        why = f"none: memory is searched by words and their stems (lexical-only): {choice.reason}"
-        return Check("embeddings", "note", why)
-    try:
-        async with asyncio.timeout(EMBED_TIMEOUT_S):
-            await embedder.embed(["hello"])
-    except TimeoutError:
-        text = f"{embedder.handle} ({choice.reason}) did not answer within {EMBED_TIMEOUT_S:g} s"
-        return Check("embeddings", "broken", text, fix)
-    except PerdureError as error:
-        return Check("embeddings", "broken", f"{embedder.handle} ({choice.reason}): {error}", fix)
-    finally:
-        await embedder.close()
-    return Check("embeddings", "ok", f"{embedder.handle} ({choice.reason}): vectors of {embedder.dimensions} numbers")
+        problem = str(error)
+    return Check("embeddings", "broken", problem, "correct PERDURE_EMBEDDING; `none` searches by words alone")
 
 
 async def _sandbox_check(settings: Settings) -> Check:
@@ -340,14 +319,6 @@ def _files_check() -> Check:
     return Check("files", "ok", "PDF, DOCX, XLSX, HTML, source code and text can be read")
 
 
-def _web_search_check(settings: Settings) -> Check:
-    """Which engine `web_search` uses."""
-    name, variables = app.web_search_engine(settings)
-    if name:
-        return Check("web search", "ok", name)
-    return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")
-
-
 def _api_key_check(config: ServerConfig) -> Check:
     """Whether the server asks for a key, and where the key is."""
     if not config.api_key:
@@ -356,30 +327,26 @@ def _api_key_check(config: ServerConfig) -> Check:
             " `perdure serve` serves, unless the store has keys (`perdure key list`)"
         )
         return Check("API key", "note", text, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
-    file = config.key_file
-    if file is None:
-        return Check("API key", "ok", "set, not shown")
-    if not file.exists():
-        return Check("API key", "ok", f"the next `perdure serve` makes one, in {file}")
-    return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key show` prints it")
+    text = "set, not shown"
+    if file := config.key_file:
+        text = f"in {file}, which you alone can read; `perdure key show` prints it"
+        text = text if file.exists() else f"the next `perdure serve` makes one, in {file}"
+    return Check("API key", "ok", text)
 
 
 async def _port_check(port: int) -> Check:
     """Whether `perdure serve` can listen on the port, or who does."""
+    reply = b""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except (OSError, TimeoutError):
         return Check("port", "ok", f"{port} is free: `perdure serve` listens there")
-    try:
+    with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(ASK_TIMEOUT_S):
-            request = f"GET /v1/health/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
-            writer.write(request.encode())
+            writer.write(f"GET /v1/health/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
             reply = await reader.read(4_096)
-    except (OSError, TimeoutError):
-        reply = b""
-    finally:
-        writer.close()
+    writer.close()
     if b" 200 " in reply[:20] and b'"status"' in reply:
         return Check("port", "ok", f"a server answers on {port} already: http://127.0.0.1:{port}")
     fix = f"`perdure serve --port {port % PORT_MAX + 1}` takes another one"

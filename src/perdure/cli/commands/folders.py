@@ -20,11 +20,12 @@ if for_work(__name__):
     from perdure.app import check_file
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.views.view import View, fold, plural, visible
-    from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
+    from perdure.cli.work import deleting, get_agent, load_all, open_store, progress_bars
     from perdure.core.errors import InvalidInput, NotFound, StoreError
-    from perdure.core.files import AgentFile, File
+    from perdure.core.files import File
     from perdure.core.ids import FileId
     from perdure.library.folders import AsyncFolder
+    from perdure.library.perdure import AsyncPerdure
     from perdure.settings import Settings
 
 FolderName = Annotated[str, argument("Name or id of the folder.", "FOLDER")]
@@ -36,49 +37,39 @@ NAMES_MAX = 12  # of skipped or failed files
 PROBLEM_CHARS = 160
 
 
-@command("folder list", json=False)
-async def list_folders(view: View) -> None:
+@command("folder list", json=False, none=NO_FOLDER)
+async def list_folders(view: View, perdure: AsyncPerdure) -> None:
     """List the folders of files."""
-    async with open_store(view, empty=NO_FOLDER) as perdure:
-        rows = await load_all(perdure.folders.list)
-        for folder in rows:
-            view.print(await _folder_line(folder))
-        view.hint("`perdure file list FOLDER` lists its files." if rows else NO_FOLDER)
+    rows = await load_all(perdure.folders.list)
+    for folder in rows:
+        view.print(await _folder_line(folder))
+    view.hint("`perdure file list FOLDER` lists its files." if rows else NO_FOLDER)
 
 
-@command("folder attach", json=False)
-async def attach_folder(view: View, folder: FolderName, agent: LastAgent = None) -> None:
+@command("folder attach", json=False, finds="folder", change=True)
+async def attach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Let an agent read a folder."""
-    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
-        await owner.files.attach(folder, open_files=False)
-        view.print(await _folder_line(await perdure.folders.get(folder)))
-        view.hint(f"{owner.name} reads it: `{chat_command(owner)}`.")
+    await agent.files.attach(folder, open_files=False)
+    view.print(await _folder_line(await perdure.folders.get(folder)))
+    view.hint(f"{agent.name} reads it: `{chat_command(agent)}`.")
 
 
-@command("folder detach", json=False)
-async def detach_folder(view: View, folder: FolderName, agent: LastAgent = None) -> None:
+@command("folder detach", json=False, finds="folder", change=True)
+async def detach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Take a folder from an agent."""
-    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
-        await owner.files.detach(folder)
-        view.print(await _folder_line(await perdure.folders.get(folder)))
-        view.hint(f"{owner.name} has it no longer; the folder itself stays.")
+    await agent.files.detach(folder)
+    view.print(await _folder_line(await perdure.folders.get(folder)))
+    view.hint(f"{agent.name} has it no longer; the folder itself stays.")
 
 
-@command("folder delete", json=False)
-async def delete_folder(view: View, folder: FolderName, yes: Yes = False) -> None:
+@command("folder delete", json=False, finds="folder")
+async def delete_folder(view: View, perdure: AsyncPerdure, folder: FolderName, yes: Yes = False) -> None:
     """Delete a folder with its files, for good."""
-    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        target = await perdure.folders.get(folder)
-        count = plural(target.info.file_count, "file")
-        question = (
-            f"Folder {target.name!r} with {count} will be gone for good, also for"
-            f" {plural(len(await target.agents()), 'agent')}. Delete?"
-        )
-        confirm(view, question, action="delete the folder", yes=yes)
+    target = await perdure.folders.get(folder)
+    what = f"folder {target.name!r} with {plural(target.info.file_count, 'file')}"
+    also = f"also for {plural(len(await target.agents()), 'agent')}"
+    with deleting(view, what, also, yes=yes, again=UPLOAD_AGAIN):
         await perdure.folders.delete(target.id)
-        view.hint(deleted(f"folder {target.name!r} with {count}", UPLOAD_AGAIN))
 
 
 async def _folder_line(folder: AsyncFolder) -> str:
@@ -101,75 +92,72 @@ async def upload(
     Of directories, version control, packages of others and what is no text are left out.
     """
     entries = list(select_files(paths, max_bytes=Settings.from_environment().file_limit_bytes))
-    selected = [entry for entry in entries if isinstance(entry, Selected)]
-    skipped = [entry for entry in entries if isinstance(entry, Skipped)]
+    selected = [entry for entry in entries if not entry.skipped]
+    skipped = [entry for entry in entries if entry.skipped]
     if not selected:
         raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
-    async with open_store(view) as perdure:
-        name = folder or _folder_name(paths[0])
+    async with open_store() as perdure:
+        path = paths[0].expanduser().resolve()
+        name = folder or (path.name if path.is_dir() and path.name else "files")
         try:
             target = await perdure.folders.get(name)
         except NotFound:
             target = await perdure.folders.create(name)
         reader = None if agent is None else await get_agent(view, perdure, agent, change=True)
-        upload = await _upload(target, selected, encoding, view)
-        if upload is None:
-            return 1
+        files, failures, existing = await _upload(target, selected, encoding, view)
         if reader is not None:
             await reader.files.attach(target.id, open_files=len(selected) == 1)
-        _report(view, upload, skipped, target.name, None if reader is None else reader.name)
-        return int(bool(upload.failures))
+        _report(view, files, failures, skipped, existing)
+        if any(file.status == "completed" for file in files):
+            to_read = f"`perdure folder attach {shlex.quote(target.name)} AGENT` lets an agent read them."
+            view.hint(to_read if reader is None else f"Ask about them: `perdure chat {shlex.quote(reader.name)}`.")
+        return int(bool(failures))
 
 
-@command("file list", json=False)
+@command("file list", json=False, lacks="`perdure file upload` makes one")
 async def list_files(
-    view: View, name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")]
+    view: View,
+    perdure: AsyncPerdure,
+    name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")],
 ) -> None:
     """List the files of a folder, and the progress of each."""
-    async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
+    try:
+        folder = await perdure.folders.get(name)
+    except NotFound as error:
         try:
-            folder = await perdure.folders.get(name)
-        except NotFound as error:
-            try:
-                agent = await get_agent(view, perdure, name)
-            except NotFound:
-                raise error from None
-            for reading in await agent.files.list(limit=10_000):
-                view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
-            view.hint(f"Ask about them: `{chat_command(agent)}`.")
-            return
-        for file in await load_all(folder.files):
-            view.print(visible(f"{file.name} · {_state(file)}"))
-        view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
+            agent = await get_agent(view, perdure, name)
+        except NotFound:
+            raise error from None
+        for reading in await agent.files.list(limit=10_000):
+            lines = f" · open, lines {reading.first_line}-{reading.last_line}" if reading.is_open else ""
+            view.print(visible(f"{reading.path} · {_state(reading.file)}{lines}"))
+        view.hint(f"Ask about them: `{chat_command(agent)}`.")
+        return
+    for file in await load_all(folder.files):
+        view.print(visible(f"{file.name} · {_state(file)}"))
+    view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
 
 
-@command("file delete", json=False)
+@command("file delete", json=False, finds="file")
 async def delete_file(
-    view: View, file: Annotated[str, argument("Name or id of the file.", "FILE")], folder: FolderName, yes: Yes = False
+    view: View,
+    perdure: AsyncPerdure,
+    file: Annotated[str, argument("Name or id of the file.", "FILE")],
+    folder: FolderName,
+    yes: Yes = False,
 ) -> None:
     """Delete a file of a folder, for good."""
-    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await perdure.folders.get(folder)
-        target = await owner.file(file)
-        question = f"File {target.name!r} of folder {owner.name!r} will be gone for good. Delete?"
-        confirm(view, question, action="delete the file", yes=yes)
+    owner = await perdure.folders.get(folder)
+    target = await owner.file(file)
+    with deleting(view, f"file {target.name!r} of folder {owner.name!r}", yes=yes, again=UPLOAD_AGAIN):
         await owner.delete_file(target.id)
-        view.hint(deleted(f"file {target.name!r} of folder {owner.name!r}", UPLOAD_AGAIN))
-
-
-@dataclass(frozen=True, slots=True)
-class _Upload:
-    """The files that are read, "name: problem" of those that failed, and how many were there before."""
-
-    files: Sequence[File]
-    failures: Sequence[str]
-    existing: int
 
 
 async def _upload(
-    folder: AsyncFolder, selected: Sequence[Selected], encoding: str | None, view: View
-) -> _Upload | None:
-    """Upload the files and wait until all are read; None: the store can't take them, which the view shows."""
+    folder: AsyncFolder, selected: Sequence[Entry], encoding: str | None, view: View
+) -> tuple[Sequence[File], Sequence[str], int]:
+    """Upload the files and wait until all are read: they, "name: problem" of those that failed, and how many were there
+    before. Raises: StoreError: the store can't take them."""
     ids: list[FileId] = []
     existing: set[FileId] = set()
     failures: list[str] = []
@@ -190,12 +178,11 @@ async def _upload(
     except asyncio.CancelledError:
         view.hint("Stopped. What was uploaded stays, and is read when the store is open again.")
         raise
-    except StoreError as error:
-        view.error(error)
+    except StoreError:
         view.hint("What was uploaded stays, and is read as soon as there is room: upload the same again then.")
-        return None
+        raise
     failures += [f"{file.name}: {file.problem}" for file in files if file.status == "error"]
-    return _Upload(files, failures, len(existing))
+    return files, failures, len(existing)
 
 
 async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) -> Sequence[File]:
@@ -216,13 +203,14 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
     return await folder.wait(ids, progress=show)
 
 
-def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str, agent: str | None) -> None:
-    """Print how many files were read, which failed and which were skipped, and what to do next."""
-    done = [file for file in upload.files if file.status == "completed"]
+def _report(
+    view: View, files: Sequence[File], failures: Sequence[str], skipped: Sequence[Entry], existing: int
+) -> None:
+    """Print how many files were read, which failed and which were skipped."""
+    done = [file for file in files if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
-    size += f"; {upload.existing:,} of the files there already" if upload.existing else ""
-    failures = upload.failures
+    size += f"; {existing:,} of the files there already" if existing else ""
     view.print(f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped.")
     notes = [f"{file.name}: {warning}" for file in done for warning in file.warnings]
     for kind, items in (("failed", failures), ("skipped", [str(entry) for entry in skipped]), ("note", notes)):
@@ -236,10 +224,6 @@ def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str
             view.hint(f"... and {len(items) - NAMES_MAX} more {kind}.")
     if failures:
         view.hint("Upload those again once that is mended; the others stay as they are.")
-    if done and agent is None:
-        view.hint(f"`perdure folder attach {shlex.quote(folder)} AGENT` lets an agent read them.")
-    elif done and agent is not None:
-        view.hint(f"Ask about them: `perdure chat {shlex.quote(agent)}`.")
 
 
 def _state(file: File) -> str:
@@ -250,17 +234,6 @@ def _state(file: File) -> str:
         return f"{file.status}, {100 * file.done // max(1, file.total)} %"
     pages = f", {plural(file.page_count, 'page')}" if file.page_count else ""
     return f"{plural(file.line_count, 'line')}{pages}"
-
-
-def _range(file: AgentFile) -> str:
-    """The lines of a file that an agent has open; empty if it is closed."""
-    return f" · open, lines {file.first_line}-{file.last_line}" if file.is_open else ""
-
-
-def _folder_name(path: Path) -> str:
-    """The folder's name by default: that of the directory, or `files`."""
-    path = path.expanduser().resolve()
-    return path.name if path.is_dir() and path.name else "files"
 
 
 DIRECTORIES = frozenset(
@@ -274,25 +247,18 @@ HEAD_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """A file to upload, and its name below its folder."""
+class Entry:
+    """A file or directory, its name below its folder, and why it is not uploaded; empty if it is."""
 
     path: Path
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A file or directory that is not uploaded, and why."""
-
-    name: str
-    why: str
+    skipped: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.why}"
+        return f"{self.name}: {self.skipped}"
 
 
-def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Selected | Skipped]:
+def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Entry]:
     """The files at these paths, those of a directory ordered by name; a file in `paths` itself is never skipped.
 
     Raises: InvalidInput: a path does not exist.
@@ -302,12 +268,12 @@ def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Selected 
         if expanded.is_dir():
             yield from _select_in(expanded, max_bytes)
         elif expanded.is_file():
-            yield Selected(expanded, expanded.name)
+            yield Entry(expanded, expanded.name)
         else:
             raise InvalidInput(f"there is no file or directory {str(path)!r:.200}")
 
 
-def _select_in(root: Path, max_bytes: int) -> Iterator[Selected | Skipped]:
+def _select_in(root: Path, max_bytes: int) -> Iterator[Entry]:
     """The files of a directory and of those below it."""
     ignored: list[tuple[str, str]] = []  # (directory, pattern)
     for directory, folders, files in os.walk(root):
@@ -317,39 +283,40 @@ def _select_in(root: Path, max_bytes: int) -> Iterator[Selected | Skipped]:
         for folder in sorted(folders):
             name = (current / folder).relative_to(root).as_posix()
             if folder in DIRECTORIES:
-                yield Skipped(f"{name}/", "not a part of the sources")
+                yield Entry(current / folder, f"{name}/", "not a part of the sources")
             elif (current / folder).is_symlink() or _is_ignored(name, ignored, directory=True):
-                yield Skipped(f"{name}/", "ignored")
+                yield Entry(current / folder, f"{name}/", "ignored")
             else:
                 descend.append(folder)
         folders[:] = descend
         for path in (current / file for file in sorted(files)):
-            yield _select(path, path.relative_to(root).as_posix(), max_bytes, ignored)
+            name = path.relative_to(root).as_posix()
+            yield Entry(path, name, _why_skipped(path, name, max_bytes, ignored))
 
 
-def _select(path: Path, name: str, max_bytes: int, ignored: Sequence[tuple[str, str]]) -> Selected | Skipped:
-    """A file, or why it is skipped."""
+def _why_skipped(path: Path, name: str, max_bytes: int, ignored: Sequence[tuple[str, str]]) -> str:
+    """Why a file is not uploaded; empty if it is."""
     if path.is_symlink() or not path.is_file():
-        return Skipped(name, "not a plain file")
+        return "not a plain file"
     if _is_ignored(name, ignored, directory=False):
-        return Skipped(name, "ignored by .gitignore")
+        return "ignored by .gitignore"
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        return Skipped(name, error.strerror or str(error))
+        return error.strerror or str(error)
     if not size:
-        return Skipped(name, "empty")
+        return "empty"
     if size > max_bytes:
-        return Skipped(name, f"{size:,} bytes, the limit is {max_bytes:,}")
+        return f"{size:,} bytes, the limit is {max_bytes:,}"
     if b"\0" in head and path.suffix.lower() not in (".pdf", ".docx", ".xlsx", ".xlsm"):
-        return Skipped(name, "binary")
+        return "binary"
     try:
         check_file(name, head)
     except InvalidInput as error:
-        return Skipped(name, str(error))
-    return Selected(path, name)
+        return str(error)
+    return ""
 
 
 def _patterns(file: Path) -> list[str]:

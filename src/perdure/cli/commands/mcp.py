@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,13 +13,14 @@ from perdure.cli.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, local_time, plural, visible
-    from perdure.cli.work import confirm, deleted, none_yet, open_store
+    from perdure.cli.views.view import View, first_names, local_time, plural, visible
+    from perdure.cli.work import confirm, deleting, open_store, read_pairs
     from perdure.core.errors import InvalidInput, NotFound
-    from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
+    from perdure.core.mcp import Definition, InvalidEntry, McpTool
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff
     from perdure.domain.mcp import ToolsByStatus
+    from perdure.library.perdure import AsyncPerdure
 
 Server = Annotated[str, argument("Its name or id.", "SERVER")]
 
@@ -64,9 +64,9 @@ async def add_server(
         raise typer.BadParameter("give either --url URL, or -- and the command that runs the server")
     program, *arguments = command or [""]
     token = None if token_from is None else _read_variable(token_from)
-    headers = dict(_parse_header(option) for option in headers_from or ())
+    headers = read_pairs("--header-from-env", headers_from, "HEADER=VARIABLE, as in X-Api-Key=MY_KEY")
     environment = dict(_parse_variable(option) for option in variables or ())
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         view.show_status(f"connecting to {name}…")
         server = await perdure.mcp.add(
             name,
@@ -75,7 +75,7 @@ async def add_server(
             args=tuple(arguments),
             transport="sse" if sse else None,
             token=token,
-            headers=headers,
+            headers={name: _read_variable(variable) for name, variable in headers.items()},
             environment=environment,
             trusted=trust,
             private=private,
@@ -83,7 +83,7 @@ async def add_server(
         view.clear_status()
         state = await perdure.mcp.get(server.name)
         tools = [tool.local_name for tool in state.tools]
-        listing = f": {_list_names(tools, ' and {} more')}" if tools else ""
+        listing = f": {first_names(tools, NAMES_MAX)}" if tools else ""
         view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listing}.")
         for entry in state.server.left_out:
             view.hint(_left_out(entry))
@@ -91,43 +91,38 @@ async def add_server(
             view.hint(f"`perdure tool attach {visible(tools[0])} AGENT` gives an agent one of them.")
 
 
-@command("mcp list")
-async def list_servers(view: View) -> None:
+@command("mcp list", none=NO_SERVER)
+async def list_servers(view: View, perdure: AsyncPerdure) -> None:
     """List the servers and the state of each."""
-    async with open_store(view, empty=NO_SERVER) as perdure:
-        states = [(server, await perdure.mcp.tools(server.id)) for server in await perdure.mcp.list()]
-        view.show(
-            [_server_shape(server, tools) for server, tools in states],
-            *(_server_line(server, tools) for server, tools in states),
-        )
-        view.hint("`perdure mcp show SERVER` lists the tools of one." if states else NO_SERVER)
+    shapes, lines = [], []
+    for server in await perdure.mcp.list():
+        names = ("name", "id", "transport", "place", "trusted", "private", "listed_at", "failure")
+        counts = Counter(tool.status for tool in await perdure.mcp.tools(server.id))
+        shapes.append({**fields(server, *names), "left_out": len(server.left_out), "tools": counts})
+        text = plural(counts.total(), "tool")
+        if waiting := counts["pending"] + counts["changed"]:
+            text += f", {waiting} to approve"
+        if server.left_out:
+            text += f", {len(server.left_out)} left out"
+        text += ", not read yet" if server.listed_at is None else f", read {local_time(server.listed_at)}"
+        if server.failure:
+            text += f"; failed: {server.failure}"
+        lines.append(visible(f"{server.name}  {server.transport}  {server.place}  {text}"))
+    view.show(shapes, *lines)
+    view.hint("`perdure mcp show SERVER` lists the tools of one." if shapes else NO_SERVER)
 
 
-def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
-    """A server, where it is, and the state of its tools."""
-    facts = plural(len(tools), "tool")
-    if waiting := sum(tool.status in ("pending", "changed") for tool in tools):
-        facts += f", {waiting} to approve"
-    if server.left_out:
-        facts += f", {len(server.left_out)} left out"
-    facts += ", not read yet" if server.listed_at is None else f", read {local_time(server.listed_at)}"
-    if server.failure:
-        facts += f"; failed: {server.failure}"
-    return visible(f"{server.name}  {server.transport}  {server.place}  {facts}")
-
-
-@command("mcp show")
-async def show_server(view: View, server: Server) -> None:
+@command("mcp show", finds="MCP server")
+async def show_server(view: View, perdure: AsyncPerdure, server: Server) -> None:
     """Show the tools of a server, and the state of each."""
-    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
-        state = await perdure.mcp.get(server)
-        rows: list[tuple[str | None, ...]] = [
-            (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
-        ]
-        rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
-        shapes = [dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows]
-        view.show(shapes, *map(_tool_line, state.tools), *map(_left_out, state.server.left_out))
-        view.hint("`perdure tool attach TOOL AGENT` gives an agent one of them.")
+    state = await perdure.mcp.get(server)
+    rows: list[tuple[str | None, ...]] = [
+        (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
+    ]
+    rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
+    shapes = [dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows]
+    view.show(shapes, *map(_tool_line, state.tools), *map(_left_out, state.server.left_out))
+    view.hint("`perdure tool attach TOOL AGENT` gives an agent one of them.")
 
 
 def _tool_line(tool: McpTool) -> str:
@@ -137,22 +132,22 @@ def _tool_line(tool: McpTool) -> str:
     return visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}")
 
 
-@command("mcp refresh", json=False)
-async def refresh(view: View, server: Server) -> None:
+@command("mcp refresh", json=False, finds="MCP server")
+async def refresh(view: View, perdure: AsyncPerdure, server: Server) -> None:
     """Connect to a server and read its tools again."""
-    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
-        view.show_status(f"connecting to {server}…")
-        tools = await perdure.mcp.refresh(server)
-        view.hint(_summary(tools))
-        for entry in tools.left_out:
-            view.hint(_left_out(entry))
-        if tools.pending or tools.changed or tools.removed:
-            view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
+    view.show_status(f"connecting to {server}…")
+    tools = await perdure.mcp.refresh(server)
+    view.hint(_summary(tools))
+    for entry in tools.left_out:
+        view.hint(_left_out(entry))
+    if tools.pending or tools.changed or tools.removed:
+        view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
 
-@command("mcp approve", json=False)
+@command("mcp approve", json=False, finds="MCP server")
 async def approve(
     view: View,
+    perdure: AsyncPerdure,
     server: Server,
     tools: Annotated[
         list[str] | None, argument("Only these; by default all that wait for approval.", "[TOOL...]")
@@ -163,33 +158,31 @@ async def approve(
 
     Read the descriptions as you would read code: a model will follow them.
     """
-    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
-        known = await perdure.mcp.tools(server)
-        names = {name for tool in known for name in (tool.name, tool.local_name)}
-        if unknown := [name for name in tools or () if name not in names]:
-            raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in known)}")
-        waiting = [
-            tool for tool in known if (_is_named(tool, tools) if tools else tool.status not in ("active", "unusable"))
-        ]
-        if not waiting:
-            view.hint("Nothing waits for approval.")
-            return
-        for tool in waiting:
-            view.print(visible(f"{tool.local_name}: {tool.status}"), *map(visible, difference(tool)))
-        confirm(view, f"Approve {plural(len(waiting), 'tool')}?", action="approve these differences", yes=yes)
-        expected = {tool.name: tool.seen.digest for tool in waiting if tool.seen is not None}
-        view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
+    known = await perdure.mcp.tools(server)
+    names = {name for tool in known for name in (tool.name, tool.local_name)}
+    if unknown := [name for name in tools or () if name not in names]:
+        raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in known)}")
+    if tools:
+        waiting = [one for one in known if one.status != "active" and {one.name, one.local_name}.intersection(tools)]
+    else:
+        waiting = [one for one in known if one.status not in ("active", "unusable")]
+    if not waiting:
+        view.hint("Nothing waits for approval.")
+        return
+    for tool in waiting:
+        view.print(visible(f"{tool.local_name}: {tool.status}"), *map(visible, difference(tool)))
+    confirm(view, f"Approve {plural(len(waiting), 'tool')}?", action="approve these differences", yes=yes)
+    expected = {tool.name: tool.seen.digest for tool in waiting if tool.seen is not None}
+    view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
 
 
-@command("mcp delete", json=False)
-async def delete(view: View, server: Server, yes: Yes = False) -> None:
+@command("mcp delete", json=False, finds="MCP server")
+async def delete(view: View, perdure: AsyncPerdure, server: Server, yes: Yes = False) -> None:
     """Delete a server and its tools, also from all agents."""
-    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
-        state = await perdure.mcp.get(server)
-        what = f"server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"
-        confirm(view, f"MCP {what} will be gone for good. Delete?", action="delete the MCP server", yes=yes)
+    state = await perdure.mcp.get(server)
+    what = f"MCP server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"
+    with deleting(view, what, yes=yes, again="`perdure mcp add` registers it again"):
         await perdure.mcp.remove(state.server.id)
-        view.hint(deleted(f"MCP {what}", "`perdure mcp add` registers it again"))
 
 
 def difference(tool: McpTool) -> list[str]:
@@ -207,47 +200,19 @@ def _definition_lines(definition: Definition | None) -> list[str]:
     return [*definition.description.splitlines(), *text.splitlines()]
 
 
-def _is_named(tool: McpTool, names: Sequence[str]) -> bool:
-    """Whether one of the names is the tool's and it can still be approved."""
-    return tool.status != "active" and not {tool.name, tool.local_name}.isdisjoint(names)
-
-
 def _summary(tools: ToolsByStatus) -> str:
     """The names of a server's tools by status, on one line."""
     parts = [
-        f"{len(names)} {status}: {_list_names(names, '…')}"
+        f"{len(names)} {status}: {first_names(names, NAMES_MAX)}"
         for status in ("active", "pending", "changed", "missing", "removed", "unusable")
         if (names := getattr(tools, status))
     ]
     return visible("; ".join(parts) or "The server has no tools.")
 
 
-def _list_names(names: Sequence[str], more: str) -> str:
-    """The first names; `more` follows if there are others, with {} for their number."""
-    text = ", ".join(names[:NAMES_MAX])
-    return text + more.format(len(names) - NAMES_MAX) if len(names) > NAMES_MAX else text
-
-
 def _left_out(entry: InvalidEntry) -> str:
     """A tool that is left out, and why."""
     return visible(f"{entry.name}  left out  {entry.reason}")
-
-
-def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
-    """A server for programs."""
-    return {
-        **fields(server, "name", "id", "transport", "place", "trusted", "private", "listed_at", "failure"),
-        "left_out": len(server.left_out),
-        "tools": Counter(tool.status for tool in tools),
-    }
-
-
-def _parse_header(option: str) -> tuple[str, str]:
-    """The name and the value of HEADER=VARIABLE. Raises: InvalidInput."""
-    name, equals, variable = option.partition("=")
-    if not equals:
-        raise InvalidInput(f"--header-from-env {name!r:.80}: write HEADER=VARIABLE, as in X-Api-Key=MY_KEY")
-    return name, _read_variable(variable)
 
 
 def _parse_variable(option: str) -> tuple[str, str]:

@@ -1,69 +1,80 @@
-"""`perdure run`: list and show runs, cancel, export and replay one, fork a conversation at a message."""
+"""`perdure run`: list and show runs, cancel, export and replay one, fork a conversation at a message; and `perdure
+approval`: the calls of agents that wait for a person.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from perdure.cli.run import argument, command, flag, for_work, option
+from perdure.cli.needs import NO_AGENT
+from perdure.cli.run import Agent, Limit, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
 
     from perdure.cli.chat.agent_choice import chat_command, context_command
+    from perdure.cli.chat.session import Session
+    from perdure.cli.chat.source import StdinLines
+    from perdure.cli.commands.agents import conversation_named
     from perdure.cli.views.context import cost, steps_view
     from perdure.cli.views.json import fields, message_shape, step_shape
-    from perdure.cli.views.text import transcript_view
+    from perdure.cli.views.text import pending_shape, pending_text, transcript_view
     from perdure.cli.views.view import View, local_time, new_table, visible
-    from perdure.cli.work import NO_AGENT, InputLines, get_agent, open_store
-    from perdure.core.errors import NotFound
-    from perdure.core.ids import MessageId, RunId
+    from perdure.cli.work import get_agent, read_object, read_text
+    from perdure.core.answers import PendingCall
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.ids import ConversationId, MessageId, RunId
     from perdure.core.runs import Run, RunFilter, Usage
     from perdure.library.checks import Page
     from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.runs.replays import Answer
 
+    AgentCall = tuple[str, PendingCall]
+    """(name of the agent, call)"""
+
 RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
 
 STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
+OfCall = Annotated[str | None, argument("By default all that wait.", "CALL")]
+InConversation = Annotated[
+    str | None, option("Number or id of the one where the call waits.", "NUMBER", name="--conversation")
+]
+NO_CALL = "no call waits for anybody"
 
 
-@command("run list")
+@command("run list", none=f"There are no runs yet: {NO_AGENT}")
 async def list_runs(
     view: View,
+    perdure: AsyncPerdure,
     agent: Annotated[str | None, argument("Name or id; by default of all.", "AGENT")] = None,
-    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 20,
+    limit: Limit = 20,
 ) -> None:
     """List runs, newest first."""
-    async with open_store(view, empty=f"There are no runs yet: {NO_AGENT}") as perdure:
-        owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
-        runs = await perdure.runs.page_of_runs(RunFilter(agent_ids=owners), Page(limit, ascending=False))
+    owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
+    runs = await perdure.runs.page_of_runs(RunFilter(agent_ids=owners), Page(limit, ascending=False))
     numbers = ("tokens in", "out")
     table = new_table("run", "when", "status", *numbers, right=numbers, styles={"when": "dim"})
     for run in runs:
-        usage = run.usage
-        counts = (f"{usage.input_tokens:,}", f"{usage.output_tokens:,}")
+        counts = (f"{run.usage.input_tokens:,}", f"{run.usage.output_tokens:,}")
         table.add_row(run.id, local_time(run.created_at), _status(run), *counts)
-    view.show([run_shape(run) for run in runs], *([table] if runs else ["There are no runs yet."]))
-    view.hint(
-        "`perdure run show ID` shows one of them" if runs else "each message to an agent begins one: `perdure chat`"
-    )
+    view.show([run_shape(run) for run in runs], table if runs else "There are no runs yet.")
+    more = "`perdure run show ID` shows one of them"
+    view.hint(more if runs else "each message to an agent begins one: `perdure chat`")
 
 
-@command("run show")
-async def show_run(view: View, run_id: RunName) -> None:
+@command("run show", finds="run")
+async def show_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Show the time line of a run, its steps with tokens and price, and its messages."""
-    async with _open_run(view, run_id) as (perdure, found):
-        run, spans = await perdure.runs.spans_of_run(found)
-        agent = await perdure.agent(run.key.agent_id)
-        steps = await agent.steps(run_id=run.id, limit=STEPS_MAX)
-        messages = await perdure.runs.messages_of_run(
-            run.id, Page(MESSAGES_MAX, ascending=True), lambda _, message: [message], id_of=lambda message: message.id
-        )
+    run, spans = await perdure.runs.spans_of_run(await _find_run(perdure, run_id))
+    agent = await perdure.agent(run.key.agent_id)
+    steps = await agent.steps(run_id=run.id, limit=STEPS_MAX)
+    messages = await perdure.runs.messages_of_run(
+        run.id, Page(MESSAGES_MAX, ascending=True), lambda _, message: [message], id_of=lambda message: message.id
+    )
     times = new_table("", "seconds", right=("seconds",))
     for span in spans:
         seconds = "goes on" if span.ended_at is None else f"{(span.ended_at - span.started_at).total_seconds():.3f}"
@@ -79,35 +90,34 @@ async def show_run(view: View, run_id: RunName) -> None:
         "spans": [fields(span, "name", "started_at", "ended_at", "failed") for span in spans],
         "messages": [message_shape(message) for message in messages],
     }
-    view.show_long(
-        shape, Text(visible(f"{head}  {cost(price)}"), style="bold"), *failure, times, steps_view(steps), *said
-    )
+    title = Text(visible(f"{head}  {cost(price)}"), style="bold")
+    view.show_long(shape, title, *failure, times, steps_view(steps), *said)
     view.hint(f"`{context_command(agent)} --step ID --raw` prints a request, `perdure run export {run.id}` everything")
 
 
-@command("run cancel")
-async def cancel_run(view: View, run_id: RunName) -> None:
+@command("run cancel", finds="run")
+async def cancel_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Ask a run to stop."""
-    async with _open_run(view, run_id) as (perdure, found):
-        run = await perdure.runs.run(found)
-        if not run.ended:
-            run = await perdure.runs.cancel(run.id)
-            view.show(run_shape(run), f"{run.id} was asked to stop.")
-            view.hint(f"`perdure run show {run.id}` shows whether it has; what was said is kept")
-        else:
-            view.show(run_shape(run), f"{run.id} has ended already ({_status(run)}).")
+    run = await perdure.runs.run(await _find_run(perdure, run_id))
+    if run.ended:
+        view.show(run_shape(run), f"{run.id} has ended already ({_status(run)}).")
+        return
+    run = await perdure.runs.cancel(run.id)
+    view.show(run_shape(run), f"{run.id} was asked to stop.")
+    view.hint(f"`perdure run show {run.id}` shows whether it has; what was said is kept")
 
 
-@command("run export", json=False)
-async def export_run(view: View, run_id: RunName) -> None:
+@command("run export", json=False, finds="run")
+async def export_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
-    async with _open_run(view, run_id) as (perdure, found):
-        view.print(json.dumps(await perdure.runs.export_run(found), ensure_ascii=False, indent=2))
+    found = await _find_run(perdure, run_id)
+    view.print(json.dumps(await perdure.runs.export_run(found), ensure_ascii=False, indent=2))
 
 
-@command("run replay")
+@command("run replay", finds="run")
 async def replay_run(
     view: View,
+    perdure: AsyncPerdure,
     run_id: RunName,
     model: Annotated[str | None, option("Another model.", "HANDLE")] = None,
     system: Annotated[str | None, option("The whole system text instead; - is stdin.", "FILE")] = None,
@@ -117,35 +127,36 @@ async def replay_run(
     Nothing is stored and no tool runs: the model is given the recorded results. Where it calls something else, the
     replay ends.
     """
-    text = None if system is None else _read(system)
-    async with _open_run(view, run_id) as (perdure, found):
-        view.show_status("sending the requests again…")
-        replay = await perdure.runs.replay(found, model=model, system=text)
-        view.clear_status()
+    text = None if system is None else read_text(system)
+    found = await _find_run(perdure, run_id)
+    view.show_status("sending the requests again…")
+    replay = await perdure.runs.replay(found, model=model, system=text)
+    view.clear_status()
     table = new_table("", visible(replay.old_model), visible(replay.new_model))
     for number, step in enumerate(replay.steps):
         table.add_row(f"step {number}", _answer_text(step.old), _answer_text(step.new))
-        table.add_row("", *(Text(_cost(answer), style="dim") for answer in (step.old, step.new)))
+        costs = ("" if one is None else f"{_tokens(one.usage)}  {cost(one.price)}" for one in (step.old, step.new))
+        table.add_row("", *(Text(text, style="dim") for text in costs))
     view.show(replay.as_shape(), table, Text(f"The replay ended: {visible(replay.end)}."))
     view.hint("nothing was stored, and no tool ran")
 
 
-@command("run fork")
+@command("run fork", finds="message")
 async def fork_run(
     view: View,
+    perdure: AsyncPerdure,
     message_id: Annotated[str, argument("The id of a message, or its beginning.", "MESSAGE")],
     before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
 ) -> None:
     """Begin a new conversation with a copy of what was said up to a message."""
-    async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:
-        message = MessageId(await perdure.origins.find_id(message_id, "message"))
-        source = await perdure.conversations.conversation_of_message(message)
-        agent = await perdure.agent(source.agent_id)
-        made = await agent.fork_conversation(
-            source.id, upto=None if before else message, before=message if before else None
-        )
-        view.show({"conversation": made.id, "number": made.seq}, f"Conversation {made.seq} of {visible(agent.name)}.")
-        view.hint(f"`{chat_command(agent)} --conversation {made.seq}` goes on there")
+    message = MessageId(await perdure.origins.find_id(message_id, "message"))
+    source = await perdure.conversations.conversation_of_message(message)
+    agent = await perdure.agent(source.agent_id)
+    made = await agent.fork_conversation(
+        source.id, upto=None if before else message, before=message if before else None
+    )
+    view.show({"conversation": made.id, "number": made.seq}, f"Conversation {made.seq} of {visible(agent.name)}.")
+    view.hint(f"`{chat_command(agent)} --conversation {made.seq}` goes on there")
 
 
 def run_shape(run: Run) -> dict[str, Any]:
@@ -154,25 +165,12 @@ def run_shape(run: Run) -> dict[str, Any]:
     return fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
 
 
-def _read(name: str) -> str:
-    """The text of a file, or of stdin for `-`. Raises: InvalidInput."""
-    lines = InputLines(name)
-    try:
-        return "".join(lines)
-    finally:
-        lines.close()
-
-
 def _answer_text(answer: Answer | None) -> str:
     """What a model said and called."""
     if answer is None:
         return "(no answer)"
     calls: Sequence[str] = [f"⚙ {call.name}({call.own_arguments})" for call in answer.calls if not call.speech]
     return visible("\n".join(filter(None, (answer.text, *calls))))
-
-
-def _cost(answer: Answer | None) -> str:
-    return "" if answer is None else f"{_tokens(answer.usage)}  {cost(answer.price)}"
 
 
 def _tokens(usage: Usage) -> str:
@@ -184,12 +182,79 @@ def _status(run: Run) -> str:
     return run.status if reason in (None, "end_turn", run.status) else f"{run.status} ({reason})"
 
 
-@asynccontextmanager
-async def _open_run(view: View, name: str) -> AsyncIterator[tuple[AsyncPerdure, RunId]]:
-    """The open store, and the run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
-    async with open_store(view, empty=NotFound("run", name, hint=NO_AGENT)) as perdure:
-        try:
-            found = RunId(await perdure.origins.find_id(name, "run"))
-        except NotFound as error:
-            raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
-        yield perdure, found
+async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
+    """The run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
+    try:
+        return RunId(await perdure.origins.find_id(name, "run"))
+    except NotFound as error:
+        raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
+
+
+@command("approval list", none=NO_CALL)
+async def list_approvals(view: View, perdure: AsyncPerdure) -> None:
+    """List the tool calls that wait for a person, or for the program that sent the message."""
+    waiting = await perdure.approvals.list_all()
+    shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
+    view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
+    hint = "`perdure approval approve AGENT` lets them run, `perdure approval deny AGENT` refuses them"
+    view.hint(hint if waiting else NO_CALL)
+
+
+def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
+    """` in <conversation>` if calls of the same agent wait in several conversations, else nothing."""
+    conversations = {other.conversation_id for _, other in waiting if other.agent_id == call.agent_id}
+    return f" in {call.conversation_id}" if len(conversations) > 1 else ""
+
+
+@command("approval approve", json=False, change=True)
+async def approve(
+    view: View,
+    perdure: AsyncPerdure,
+    agent: Agent,
+    call: OfCall = None,
+    arguments: Annotated[str | None, option("Arguments in place of the model's.", "JSON")] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Approve waiting calls of an agent, and print its answer."""
+    if arguments is not None:
+        read_object("--arguments", arguments, '{"city": "Rome"}')
+    session = Session(perdure, agent, StdinLines(), view)
+    session.conversation = await _find_conversation(perdure, agent, call, conversation)
+    return await session.run_decision(True, call, arguments=arguments)
+
+
+@command("approval deny", json=False, change=True)
+async def deny(
+    view: View,
+    perdure: AsyncPerdure,
+    agent: Agent,
+    call: OfCall = None,
+    reason: Annotated[str | None, option("Sent to the agent.", "TEXT")] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Refuse waiting calls of an agent, and print its answer."""
+    session = Session(perdure, agent, StdinLines(), view)
+    session.conversation = await _find_conversation(perdure, agent, call, conversation)
+    return await session.run_decision(False, call, reason=reason)
+
+
+async def _find_conversation(
+    perdure: AsyncPerdure, agent: Agent, call_id: str | None, option: str | None
+) -> ConversationId | None:
+    """The conversation that the option names, else the one where the call waits or was decided; None: the first."""
+    if option is not None:
+        return (await conversation_named(agent, option)).id
+    ids = {
+        call.conversation_id: None
+        for _, call in await perdure.approvals.list_all()
+        if call.agent_id == agent.id and (call.call_id == call_id or (call_id is None and not call.awaits_client))
+    }
+    if len(ids) > 1:
+        raise InvalidInput(
+            f"such calls of agent {agent.name!r} wait in several conversations: name one with"
+            f" --conversation ({', '.join(ids)})"
+        )
+    if not ids and call_id is not None:
+        conversations = await agent.find_decided(call_id)
+        return conversations[0] if len(conversations) == 1 else None
+    return next(iter(ids), None)

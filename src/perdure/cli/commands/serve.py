@@ -21,12 +21,11 @@ if for_work(__name__):
     import webbrowser
 
     from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
-    from perdure.cli.chat.agent_choice import choose_model
-    from perdure.cli.chat.models import with_help
-    from perdure.cli.chat.terminal import Terminal, standard_streams
+    from perdure.cli.chat.agent_choice import choose_model, with_help
+    from perdure.cli.chat.terminal import standard_streams
     from perdure.cli.views.text import TextView
     from perdure.cli.views.view import View, visible
-    from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
+    from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
     from perdure.core.text.addresses import without_password
     from perdure.engine.ports import SystemClock
     from perdure.library.perdure import AsyncPerdure
@@ -38,7 +37,6 @@ if for_work(__name__):
     from perdure.settings import Settings
 
 if TYPE_CHECKING:
-    import httpx
     from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
@@ -77,41 +75,28 @@ async def ui(
     """Open the dashboard in a browser, and serve it if nobody does."""
     config = ServerConfig.from_environment(host=host, port=port)
     address = f"http://{config.host}:{config.port}"
-    if not config.port or not await _answers(address):
+    status, about = await _ask(f"{address}/v1/health/") if config.port else (0, None)
+    if status != 200 or not isinstance(about, dict) or "version" not in about:
         return await _run(config, browse=browse)
     link = dashboard_link(address, config)
     if browse:
         webbrowser.open(link)
     view.print(link)
-    if config.api_key is None and await _needs_key(address):
+    if config.api_key is None and (await _ask(f"{address}/v1/tags/"))[0] == 401:
         view.hint("Sign in with a key of the store: `perdure key create NAME --scope admin` makes one.")
     return 0
 
 
-async def _answers(address: str) -> bool:
-    """Whether a server of Perdure answers there."""
-    answer = await _get(f"{address}/v1/health/")
-    try:
-        return answer is not None and answer.status_code == 200 and "version" in answer.json()
-    except ValueError:
-        return False
-
-
-async def _needs_key(address: str) -> bool:
-    """Whether the server there answers nobody without a key."""
-    answer = await _get(f"{address}/v1/tags/")
-    return answer is not None and answer.status_code == 401
-
-
-async def _get(url: str) -> httpx.Response | None:
-    """What a server on this machine answers; None: nothing."""
+async def _ask(url: str) -> tuple[int, Any]:
+    """The status and the JSON that a server on this machine answers; 0: none does."""
     import httpx
 
     try:
         async with httpx.AsyncClient(timeout=2, trust_env=False) as client:
-            return await client.get(url)
-    except httpx.HTTPError:
-        return None
+            answer = await client.get(url)
+        return answer.status_code, answer.json()
+    except (httpx.HTTPError, ValueError):
+        return 0, None
 
 
 def dashboard_link(address: str, config: ServerConfig) -> str:
@@ -129,22 +114,24 @@ async def _run(config: ServerConfig, files: WorkerLine | None = None, *, browse:
         browse: open the dashboard in a browser.
     """
     out, err = standard_streams()
-    terminal = Terminal(out, err, interactive=False)
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
-        view = _LogView(terminal) if config.log == "json" else TextView(terminal)
-        if files is None and config.workers > 1:
-            return await _supervise(config, view)
+        view = (_LogView if config.log == "json" else TextView)(out, err, interactive=False)
         try:
-            with exported_spans(os.environ) as exports:
-                if exports and files is None:
-                    view.hint("Sending spans to a collector, as the OTEL_ variables say.")
-                if files is not None:
-                    return await _serve(share_of(config), view, browse=False, files=files)
-                return await _serve(config, view, browse=browse)
-        except ExtraMissing as error:
+            if files is None and config.workers > 1:
+                await _supervise(config, view)
+            else:
+                with exported_spans(os.environ) as exports:
+                    if exports and files is None:
+                        view.hint("Sending spans to a collector, as the OTEL_ variables say.")
+                    await _serve(share_of(config) if files else config, view, browse=browse, files=files)
+        except PerdureError as error:
+            view.clear_status()
             view.error(error)
             return 1
+        if files is None:
+            view.hint("Stopped; everything is kept.")
+        return 0
 
 
 def share_of(config: ServerConfig) -> ServerConfig:
@@ -153,35 +140,24 @@ def share_of(config: ServerConfig) -> ServerConfig:
     return replace(config, connections=most, connections_per_address=of_address)
 
 
-async def _supervise(config: ServerConfig, view: TextView) -> int:
-    """Serve in several processes until a signal comes; return the exit code."""
+async def _supervise(config: ServerConfig, view: TextView) -> None:
+    """Serve in several processes until a signal comes. Raises: PerdureError."""
     from perdure.server.serve import address_of, bind
 
-    try:
-        listener = bind(config)
-        host, port = config.host, listener.getsockname()[1]
-        url = address_of(listener)
-
-        def ready(about: Mapping[str, Any]) -> None:
-            _show_ready(url, about, config, view, browse=False)
-
-        view.hint(f"Starting {config.workers} workers …")
-        with listener, scratch_folder("metrics") as folder:  # each worker answers with the sums of all
-            supervisor = Supervisor(
-                listener,
-                config.workers,
-                grace_s=config.drain_s + config.shutdown_s + KILL_S,
-                on_ready=ready,
-                command=(sys.executable, "-m", "perdure", "serve", "--host", host, "--port", str(port)),
-                environment={**os.environ, "PERDURE_WORKERS": str(config.workers), SHARED_FOLDER: str(folder)},
-                on_end=partial(forget_process, str(folder)),
-            )
-            await supervisor.run()
-    except PerdureError as error:
-        view.error(error)
-        return 1
-    view.hint("Stopped; everything is kept.")
-    return 0
+    listener = bind(config)
+    port, url = listener.getsockname()[1], address_of(listener)
+    view.hint(f"Starting {config.workers} workers …")
+    with listener, scratch_folder("metrics") as folder:  # each worker answers with the sums of all
+        supervisor = Supervisor(
+            listener,
+            config.workers,
+            grace_s=config.drain_s + config.shutdown_s + KILL_S,
+            on_ready=lambda about: _show_ready(url, about, config, view, browse=False),
+            command=(sys.executable, "-m", "perdure", "serve", "--host", config.host, "--port", str(port)),
+            environment={**os.environ, "PERDURE_WORKERS": str(config.workers), SHARED_FOLDER: str(folder)},
+            on_end=partial(forget_process, str(folder)),
+        )
+        await supervisor.run()
 
 
 def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: TextView, *, browse: bool) -> None:
@@ -209,58 +185,50 @@ def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: 
         view.hint(f"It asks for the API key of {config.key_file}: `perdure key show` prints it.")
 
 
-async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: WorkerLine | None = None) -> int:
-    """Open the store and serve until a signal comes; return the exit code. `files`: as a worker."""
+async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: WorkerLine | None = None) -> None:
+    """Open the store and serve until a signal comes. `files`: as a worker. Raises: PerdureError."""
     from perdure.server.serve import serve as run_server
     from perdure.ui.routes import build_routes, refused_page
 
-    try:
-        settings = Settings.from_environment()
-        if files is None:
-            view.hint(f"Opening {without_password(settings.store_address)} …")
-        async with await open_library(settings, files) as perdure:
-            await choose_model(perdure, view)
-            choice, models = perdure.app.choice, perdure.app.models
-            view.show_status("asking for models…")
-            await models.probe_local()
-            if not models.listings.keys() >= {provider.provider for provider in models.endpoints}:
-                await models.refresh()
-            view.clear_status()
-            about = {"model": choice.handle, "reason": choice.reason, "note": ""}
-            if not models.takes(choice.handle):
-                error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
-                served = models.provider_of(choice.handle)
-                if served is None or not served[0].local:
-                    raise error
-                about["note"] = str(error)  # a local model server can start later
-
-            def ready(url: str) -> None:
-                if files is None:
-                    _show_ready(url, about, config, view, browse=browse)
-                else:
-                    files.tell_ready(about)
-
-            with _ignore_stop_signals():
-                orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
-                shared = (None, None) if files is None else (files.listener, files.shares)
-                await run_server(
-                    perdure,
-                    config,
-                    pages=build_routes(),
-                    refused_page=refused_page,
-                    listener=shared[0],
-                    shares=shared[1],
-                    on_ready=ready,
-                )
-                if orphaned is not None:
-                    orphaned.cancel()
-    except PerdureError as error:
-        view.clear_status()
-        view.error(error)
-        return 1
+    settings = Settings.from_environment()
     if files is None:
-        view.hint("Stopped; everything is kept.")
-    return 0
+        view.hint(f"Opening {without_password(settings.store_address)} …")
+    async with await open_library(settings, files) as perdure:
+        await choose_model(perdure, view)
+        choice, models = perdure.app.choice, perdure.app.models
+        view.show_status("asking for models…")
+        await models.probe_local()
+        if not models.listings.keys() >= {provider.provider for provider in models.endpoints}:
+            await models.refresh()
+        view.clear_status()
+        about = {"model": choice.handle, "reason": choice.reason, "note": ""}
+        if not models.takes(choice.handle):
+            error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
+            served = models.provider_of(choice.handle)
+            if served is None or not served[0].local:
+                raise error
+            about["note"] = str(error)  # a local model server can start later
+
+        def ready(url: str) -> None:
+            if files is None:
+                _show_ready(url, about, config, view, browse=browse)
+            else:
+                files.tell_ready(about)
+
+        with _ignore_stop_signals():
+            orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
+            shared = (None, None) if files is None else (files.listener, files.shares)
+            await run_server(
+                perdure,
+                config,
+                pages=build_routes(),
+                refused_page=refused_page,
+                listener=shared[0],
+                shares=shared[1],
+                on_ready=ready,
+            )
+            if orphaned is not None:
+                orphaned.cancel()
 
 
 async def open_library(settings: Settings, files: WorkerLine | None) -> AsyncPerdure:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
+from rich.console import RenderableType
+from rich.filesize import decimal
 from rich.text import Text
 
 from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
-from perdure.cli.views.view import plural, visible
+from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
 from perdure.core.text.addresses import is_postgres, without_password
 from perdure.core.tools.pip_line import NAMED_HERE, pip_line
@@ -29,8 +29,16 @@ from perdure.settings import Settings
 
 UPGRADED = "when it is opened"
 """Stands in what is said of a store of an older version."""
+DOCS = "see docs/operations.md, PostgreSQL"
+DAMAGED = "see docs/operations.md, a damaged file"
+RESTORE = "`perdure restore FILE` puts a backup in its place: see docs/operations.md"
 
-Status = Literal["ok", "note", "broken"]
+QUICK_CHECK_BYTES = 64 * 2**20
+"""A file up to this size is read in about a second."""
+FREE_BYTES = 100 * 2**20
+FULL_BYTES = 2**16
+"""Less than a small commit takes in the log."""
+BUSY_TIMEOUT_S = 1.0
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "bold red")}
 
@@ -45,38 +53,25 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: Literal["ok", "note", "broken"]
     text: str
     fix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Hanging:
-    """A text with a hanging indent: wrapped lines begin below the body, not below the head."""
-
-    head: Text
-    body: Text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(20, options.max_width - self.head.cell_len)
-        for number, line in enumerate(self.body.wrap(console, width)):
-            yield Text.assemble(self.head if number == 0 else " " * self.head.cell_len, line)
-
-
-def _with_python(text: str) -> str:
-    """A text with the interpreter's path, where others are referred to these checks for it."""
-    return text.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} ")
-
-
 def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
     """A line for each check, its fix below it, and the result of all at the end."""
-    width = max((len(check.name) for check in checks), default=0)
+    table = new_table("check", "text", head=False)
     for check in checks:
-        sign, style = _SIGNS[check.status]
-        name = Text(f"{check.name:<{width}}  ", style="bold" if check.status == "broken" else "")
-        yield _Hanging(Text.assemble((f"{sign} ", style), name), Text(visible(_with_python(check.text))))
-        if check.fix:
-            yield Padding(Text(f"→ {visible(_with_python(check.fix))}", style="cyan"), (0, 0, 0, width + 4))
+        name = (f" {check.name}", "bold" if check.status == "broken" else "")
+        # Others are referred to these checks for the path of the interpreter.
+        text, fix = (
+            visible(one.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} "))
+            for one in (check.text, check.fix)
+        )
+        table.add_row(Text.assemble(_SIGNS[check.status], name), Text(text))
+        if fix:
+            table.add_row("", Text(f"→ {fix}", style="cyan"))
+    yield table
     broken = sum(check.status == "broken" for check in checks)
     if broken:
         yield Text(f"{broken} {'thing is' if broken == 1 else 'things are'} broken.", style="bold red")
@@ -95,13 +90,13 @@ OTHER_KEY = (
 )
 
 
-def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, *, source: str) -> Check | None:
-    """Whether there are keys here for all that is stored encrypted; None: there is nothing. Nothing is decrypted: each
-    value names its key.
+def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, file: Path | None = None) -> Check | None:
+    """Whether there are keys here for all that is stored encrypted, and only ours; None: there is nothing. Nothing is
+    decrypted: each value names its key.
 
     Args:
         tables: those that the store has.
-        source: where the key is.
+        file: where the key is, if it is not in a variable.
     """
     stored = [
         text
@@ -128,7 +123,11 @@ def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, *, so
     if problems:
         text = f"{len(problems):,} of {plural(len(stored), 'value')} can't be decrypted: {problems[0]}"
         return Check("secrets", "broken", text, OTHER_KEY)
-    return Check("secrets", "ok", f"encrypted with {source}")
+    if settings.secret_key or file is None:
+        return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
+    if file.stat().st_mode & 0o077:
+        return Check("secrets", "note", f"{file} can be read by others", f"chmod 600 {file}")
+    return Check("secrets", "ok", f"encrypted with {file}")
 
 
 def mcp_checks(rows: Rows) -> Iterator[Check]:
@@ -153,11 +152,6 @@ def mcp_checks(rows: Rows) -> Iterator[Check]:
             yield Check("mcp", "note", f"{text}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
         else:
             yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
-
-
-def fix_of(refusal: errors.StoreError) -> str:
-    """What helps where a store is refused."""
-    return "run that command again" if isinstance(refusal, errors.StoreIncomplete) else "upgrade Perdure"
 
 
 def vectors_check(rows: Rows, *, models: str) -> Check | None:
@@ -193,21 +187,49 @@ def vectors_check(rows: Rows, *, models: str) -> Check | None:
     return Check("vectors", "ok", text)
 
 
-DOCS = "see docs/operations.md, PostgreSQL"
+def _contents(
+    rows: Rows, tables: Collection[str], settings: Settings, *, models: str, key_file: Path | None = None
+) -> Iterator[Check]:
+    """What is in the tables, of those that a store of an older version has."""
+    if "vector_scopes" in tables and (vectors := vectors_check(rows, models=models)) is not None:
+        yield vectors
+    if (secrets := secrets_check(rows, tables, settings, key_file)) is not None:
+        yield secrets
+    if "mcp_servers" in tables:
+        yield from mcp_checks(rows)
 
 
-def database_checks(settings: Settings) -> Iterator[Check]:
+def _schema_check(rows: Rows, place: str, head: str, size: str = "") -> Check:
+    """The version of the tables and how many agents there are, or why this Perdure does not open them."""
+    if refusal := find_refusal(place, rows):
+        again = isinstance(refusal, errors.StoreIncomplete)
+        return Check("data", "broken", str(refusal), "run that command again" if again else "upgrade Perdure")
+    newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
+    agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
+    upgrade = f", brought to {newest} {UPGRADED}" if found < newest else ""
+    return Check("data", "ok", f"{head}, schema {found}{size}, {plural(agents, 'agent')}{upgrade}")
+
+
+def _database_checks(settings: Settings) -> Iterator[Check]:
     """The server, the tables, the rights, and what is in the tables."""
     place = without_password(settings.store)
     try:
         with look(settings.store) as rows:
-            yield from _checks(rows, place, settings)
-            yield _connections_check(rows, settings.postgres_connections + 1)
+            yield from _server_checks(rows, place, settings)
+            most, kept = rows(
+                "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int"
+            )[0]
     except errors.PerdureError as error:
         yield Check("data", "broken", f"{place}: {error}", DOCS)
+        return
+    each = settings.postgres_connections + 1
+    count = (most - kept) // each
+    text = f"{most} at most, of which a process takes up to {each}: enough for {plural(count, 'process', 'processes')}"
+    fix = "raise max_connections, or lower PERDURE_POSTGRES_CONNECTIONS" if count < 2 else ""
+    yield Check("connections", "note" if fix else "ok", text, fix)
 
 
-def _checks(rows: Rows, place: str, settings: Settings) -> Iterator[Check]:
+def _server_checks(rows: Rows, place: str, settings: Settings) -> Iterator[Check]:
     """All checks of a database that answers."""
     version, schema = rows("SELECT current_setting('server_version'), current_schema()")[0]
     server = f"{place}, PostgreSQL {version.split()[0]}"
@@ -221,52 +243,19 @@ def _checks(rows: Rows, place: str, settings: Settings) -> Iterator[Check]:
         if not may_create:
             yield Check("writing", "broken", f"no right to make tables in the schema {schema!r}", DOCS)
         return
-    if refusal := find_refusal(place, rows):
-        yield Check("data", "broken", str(refusal), fix_of(refusal))
+    data = _schema_check(rows, place, server)
+    yield data
+    if data.status != "ok":
         return
-    newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
-    agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
-    summary = f"{server}, schema {found}, {plural(agents, 'agent')}"
-    yield Check("data", "ok", f"{summary}{f', brought to {newest} {UPGRADED}' if found < newest else ''}")
-    yield _rights_check(rows, schema, may_upgrade=may_create or found == newest)
-    if (vectors := vectors_check(rows, models="string_agg(DISTINCT model, ',')")) is not None:
-        yield vectors
-    if (secrets := secrets_check(rows, tables, settings, source="PERDURE_SECRET_KEY")) is not None:
-        yield secrets
-    yield from mcp_checks(rows)
-
-
-def _connections_check(rows: Rows, each: int) -> Check:
-    """How many processes the server has connections for."""
-    most, kept = rows(
-        "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int"
-    )[0]
-    count = (most - kept) // each
-    text = f"{most} at most, of which a process takes up to {each}: enough for {plural(count, 'process', 'processes')}"
-    if count < 2:
-        return Check("connections", "note", text, "raise max_connections, or lower PERDURE_POSTGRES_CONNECTIONS")
-    return Check("connections", "ok", text)
-
-
-def _rights_check(rows: Rows, schema: str, *, may_upgrade: bool) -> Check:
-    """Whether the store can be written."""
     if rows("SELECT pg_is_in_recovery()")[0][0]:
-        return Check("writing", "broken", "the server is a replica, which can't be written", "name the primary")
-    if not rows("SELECT has_table_privilege('agents', 'INSERT, UPDATE, DELETE')")[0][0]:
-        return Check("writing", "broken", "no right to write the table agents", DOCS)
-    if not may_upgrade:
-        return Check("writing", "broken", f"an upgrade needs the right to make tables in {schema!r}", DOCS)
-    return Check("writing", "ok", "the store can be written")
-
-
-QUICK_CHECK_BYTES = 64 * 2**20
-"""A file up to this size is read in about a second."""
-
-FREE_BYTES = 100 * 2**20
-FULL_BYTES = 2**16
-"""Less than a small commit takes in the log."""
-RESTORE = "`perdure restore FILE` puts a backup in its place: see docs/operations.md"
-BUSY_TIMEOUT_S = 1.0
+        yield Check("writing", "broken", "the server is a replica, which can't be written", "name the primary")
+    elif not rows("SELECT has_table_privilege('agents', 'INSERT, UPDATE, DELETE')")[0][0]:
+        yield Check("writing", "broken", "no right to write the table agents", DOCS)
+    elif UPGRADED in data.text and not may_create:
+        yield Check("writing", "broken", f"an upgrade needs the right to make tables in {schema!r}", DOCS)
+    else:
+        yield Check("writing", "ok", "the store can be written")
+    yield from _contents(rows, tables, settings, models="string_agg(DISTINCT model, ',')")
 
 
 def _free_bytes(folder: Path) -> int:
@@ -284,7 +273,7 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
         free_bytes: how much room is left where a folder is.
     """
     if is_postgres(settings.store):
-        yield from database_checks(settings)
+        yield from _database_checks(settings)
         return
     try:
         path = settings.store_path
@@ -292,92 +281,61 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
     except (errors.InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
-    if not exists and (loss := find_damage(path)):
-        yield Check("data", "broken", loss, "see docs/operations.md, a damaged file")
-        return
-    if not exists:
-        folder = _nearest_folder(path.parent)
-        if folder.is_dir() and os.access(folder, os.W_OK):
-            yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
-        else:
-            why = "read-only for you" if folder.is_dir() else "not a folder"
-            yield Check("data", "broken", f"{path} can't be made: {folder} is {why}", "set PERDURE_HOME to another one")
-        yield from _disk_check(free_bytes(folder))
-        return
-    free = free_bytes(path.parent)
-    yield from _file_checks(path, settings, free)
-    yield from _disk_check(free)
+    folder = next(one for one in path.parents if one.exists() or one == one.parent)
+    free = free_bytes(folder)
+    if exists:
+        yield from _file_checks(path, settings, free)
+    elif loss := find_damage(path):
+        yield Check("data", "broken", loss, DAMAGED)
+    elif folder.is_dir() and os.access(folder, os.W_OK):
+        yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
+    else:
+        why = "read-only for you" if folder.is_dir() else "not a folder"
+        yield Check("data", "broken", f"{path} can't be made: {folder} is {why}", "set PERDURE_HOME to another one")
+    if free < FREE_BYTES:
+        yield Check("disk", "broken", f"only {decimal(free)} are free where the data is", "make room: writes fail soon")
 
 
 def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
     """The store file: whose it is, its schema, whether it is whole and can be written, and what is in it."""
-    newest = schema_version()
     try:
         size = path.stat().st_size
         read_only = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(read_only, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
+
+            def rows(sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+                return connection.execute(sql, values).fetchall()
+
             if loss := find_damage(path, connection):
-                yield Check("data", "broken", loss, "see docs/operations.md, a damaged file")
+                yield Check("data", "broken", loss, DAMAGED)
                 return
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            tables = {row[0] for row in rows("SELECT name FROM sqlite_master")}
             if "schema_migrations" not in tables:
-                if tables:
-                    fix = "set PERDURE_HOME to another folder, or move the file away"
-                    yield Check("data", "broken", f"{path} is the database of another program", fix)
-                else:
-                    yield Check("data", "ok", f"{path} is empty")
+                fix = "set PERDURE_HOME to another folder, or move the file away" if tables else ""
+                what = "the database of another program" if tables else "empty"
+                yield Check("data", "broken" if tables else "ok", f"{path} is {what}", fix)
                 return
-            version = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
-            rows = _reader(connection)
-            if refusal := find_refusal(str(path), rows):
-                yield Check("data", "broken", str(refusal), fix_of(refusal))
+            data = _schema_check(rows, str(path), str(path), f", {decimal(size)}")
+            if data.status != "ok":
+                yield data
                 return
-            agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
-            fault = _find_fault(connection) if size <= QUICK_CHECK_BYTES else None
-            vectors = vectors_check(rows, models="group_concat(DISTINCT model)") if "vector_scopes" in tables else None
-            servers = list(mcp_checks(rows)) if "mcp_servers" in tables else []
-            secrets = _secrets_check(rows, tables, settings, path.parent / KEY_FILE)
+            fault = rows("PRAGMA quick_check(1)")[0][0] if size <= QUICK_CHECK_BYTES else "ok"
+            models = "group_concat(DISTINCT model)"
+            contents = [*_contents(rows, tables, settings, models=models, key_file=path.parent / KEY_FILE)]
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), errors.StoreDamaged):
             yield Check("data", "broken", str(damage), RESTORE)
-            return
-        fix = "check who owns it; a backup can take its place: see docs/operations.md"
-        yield Check("data", "broken", f"{path} can't be read: {error}", fix)
+        else:
+            fix = "check who owns it; a backup can take its place: see docs/operations.md"
+            yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
-    summary = f"{path}, schema {version}, {_size_text(size)}, {plural(agents, 'agent')}"
-    if fault:
-        yield Check("data", "broken", f"{summary}: damaged: {fault}", RESTORE)
+    if fault != "ok":
+        yield Check("data", "broken", f"{data.text}: damaged: {fault}", RESTORE)
         return
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
-    upgrade = f", brought to {newest} {UPGRADED}" if version < newest else ""
-    yield Check("data", "ok", f"{summary}, {state}{upgrade}")
+    yield Check("data", "ok", f"{data.text}, {state}")
     yield _write_check(path, free)
-    if vectors is not None:
-        yield vectors
-    if secrets is not None:
-        yield secrets
-    yield from servers
-
-
-def _secrets_check(rows: Rows, tables: Collection[str], settings: Settings, file: Path) -> Check | None:
-    """Whether the keys of the secrets are here, and only ours; None: there are no secrets."""
-    check = secrets_check(rows, tables, settings, source="PERDURE_SECRET_KEY" if settings.secret_key else str(file))
-    if check is None or check.status != "ok" or settings.secret_key:
-        return check
-    if file.stat().st_mode & 0o077:
-        return Check("secrets", "note", f"{file} can be read by others", f"chmod 600 {file}")
-    return check
-
-
-def _reader(connection: sqlite3.Connection) -> Rows:
-    """A function that reads rows."""
-    return lambda sql, *values: connection.execute(sql, values).fetchall()
-
-
-def _find_fault(connection: sqlite3.Connection) -> str | None:
-    """The first fault of the file; None if it is whole."""
-    result = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    return None if result == "ok" else result
+    yield from contents
 
 
 def _write_check(path: Path, free: int) -> Check:
@@ -398,28 +356,3 @@ def _write_check(path: Path, free: int) -> Check:
             return Check("writing", "note", "another process is writing just now", "try again; see who has it open")
         return Check("writing", "broken", f"{path} can't be written: {error}", "check the disk and who owns the file")
     return Check("writing", "ok", "the store can be written")
-
-
-def _disk_check(free: int) -> Iterator[Check]:
-    """A check only if there is little room on the disk."""
-    if free < FREE_BYTES:
-        yield Check(
-            "disk", "broken", f"only {_size_text(free)} are free where the data is", "make room: writes fail soon"
-        )
-
-
-def _nearest_folder(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
-
-
-def _size_text(count: int) -> str:
-    """A number of bytes as people write it."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):  # the last one is used
-        if amount < 1_000 or unit == "TB":
-            break
-        amount /= 1_000
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

@@ -1,4 +1,6 @@
-"""`perdure tool`: add a tool from a file, list, show, test, attach, detach and delete tools."""
+"""`perdure tool`: add a tool from a file, list, show, test, attach, detach and delete tools; `perdure secret`: the
+values that they need, which are never shown.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,26 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.run import LastAgent, Org, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    from rich.table import Table
+    import getpass
 
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, fold, new_table, visible
-    from perdure.cli.work import confirm, deleted, get_agent, load_all, named_agent, none_yet, open_store
-    from perdure.core.errors import InvalidInput
-    from perdure.core.tools.arguments import read_json
+    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.work import deleting, get_agent, load_all, open_store, read_object, read_pairs, read_text
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
+    from perdure.core.text.addresses import is_postgres
     from perdure.core.tools.portable import schema_warnings
-    from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.core.tools.spec import Tool, ToolCode
     from perdure.library.perdure import AsyncPerdure
+    from perdure.library.tools.secrets import AsyncSecrets, rotate_store
+    from perdure.settings import Settings
 
 ToolName = Annotated[str, argument("Name or id of the tool.", "NAME")]
 
@@ -31,6 +35,9 @@ SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 NO_TOOL = "There are no tools of your own yet: `perdure tool add FILE.py` makes one."
+SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]
+SecretOwner = Annotated[str | None, agent_option("The agent that owns it; by default all agents may use it.")]
+NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 
 @command("tool add")
@@ -51,12 +58,12 @@ async def add_tool(
     timeout_s: Annotated[float | None, option("By default 30.", "SECONDS", name="--timeout")] = None,
 ) -> None:
     """Create a tool from a file, or change the tool of that name. The file is read, not run."""
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         options: dict[str, Any] = {} if name is None else {"name": name}
         tool = await perdure.tools.upsert(
             _read_source(file),
             requirements=list(requirements or ()),
-            environment=_parse_variables(environment or ()),
+            environment=read_pairs("--env", environment, "NAME=VALUE, or NAME=secret:NAME for a secret"),
             network=list(network or ()),
             requires_approval=approval,
             timeout_s=timeout_s,
@@ -69,30 +76,35 @@ async def add_tool(
         )
 
 
-@command("tool list")
-async def list_tools(view: View, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False) -> None:
+@command("tool list", none=NO_TOOL)
+async def list_tools(
+    view: View, perdure: AsyncPerdure, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False
+) -> None:
     """List the tools, and the agents that have them."""
-    async with open_store(view, empty=NO_TOOL) as perdure:
-        tools = await load_all(perdure.tools.list)
-        tools = [tool for tool in tools if everything or not tool.spec.tool_type.startswith("letta_")]
-        agents = await _agents_by_tool(perdure)
-        shapes = [_shape(tool, None) | {"agents": agents[tool.spec.name]} for tool in tools]
-        view.show(shapes, *([_table(tools, agents)] if tools else []))
-        view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it." if tools else NO_TOOL)
+    tools = await load_all(perdure.tools.list)
+    tools = [tool for tool in tools if everything or not tool.spec.tool_type.startswith("letta_")]
+    agents = await _agents_by_tool(perdure)
+    table = new_table("tool", "kind", "agents", "what it does", styles={"tool": "bold", "kind": "dim"})
+    for tool in tools:
+        names = visible(", ".join(agents[tool.spec.name])) or "-"
+        about = visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])
+        table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind_text(tool), names, about)
+    shapes = [_shape(tool, None) | {"agents": agents[tool.spec.name]} for tool in tools]
+    view.show(shapes, *([table] if tools else []))
+    view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it." if tools else NO_TOOL)
 
 
-@command("tool show")
-async def show_tool(view: View, name: ToolName) -> None:
+@command("tool show", finds="tool")
+async def show_tool(view: View, perdure: AsyncPerdure, name: ToolName) -> None:
     """Show the description of a tool that models see, and its source."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        tool = await perdure.tools.get(name)
-        code = await perdure.tools.code(tool.id)
-        parts = [_signature(tool), visible(tool.spec.description), _how_it_runs(tool, code)]
-        parts.append(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
-        if code is not None:
-            parts.append(visible(code.source).strip())
-        view.show(_shape(tool, code), "\n\n".join(parts))
-        view.hint(f"`perdure tool test {tool.spec.name} '{_example(tool)}'` tries it.")
+    tool = await perdure.tools.get(name)
+    code = await perdure.tools.code(tool.id)
+    parts = [_signature(tool), visible(tool.spec.description), _how_it_runs(tool, code)]
+    parts.append(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
+    if code is not None:
+        parts.append(visible(code.source).strip())
+    view.show(_shape(tool, code), "\n\n".join(parts))
+    view.hint(f"`perdure tool test {tool.spec.name} '{_example(tool)}'` tries it.")
 
 
 @command("tool test")
@@ -107,81 +119,57 @@ async def test_tool(
     def progress(line: str) -> None:
         print(line, file=sys.stderr)
 
-    async with open_store(view) as perdure:
-        values = _parse_arguments(arguments)
+    async with open_store() as perdure:
+        values = read_object("ARGS", arguments, '{"city": "Rome"}')
         if agent is not None:
             outcome = await (await get_agent(view, perdure, agent)).tools.run(name, values)
         elif name.endswith(".py"):
             outcome = await perdure.tools.test_source(_read_source(Path(name)), values, progress=progress)
         else:
             outcome = await perdure.tools.test(name, values, progress=progress)
-        return _show_outcome(view, outcome)
+    failed = outcome.status != "success"
+    printed = {"stdout": "".join(outcome.stdout), "stderr": "".join(outcome.stderr)}
+    shape = {"status": outcome.status, "result": outcome.text, **printed}
+    view.show(shape, *([] if failed else [visible(outcome.text)]))
+    for text in (*outcome.stdout, *outcome.stderr):
+        view.note(text.rstrip("\n"))
+    if failed:
+        view.error(InvalidInput(outcome.text.removeprefix("error:").strip()))
+    return int(failed)
 
 
-@command("tool attach", json=False)
-async def attach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
+@command("tool attach", json=False, finds="tool", change=True)
+async def attach_tool(view: View, name: ToolName, agent: LastAgent) -> None:
     """Give a tool to an agent."""
-    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
-        tool = await owner.tools.attach(name)
-        for warning in schema_warnings(tool.spec):
-            view.note(warning)
-        view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
+    tool = await agent.tools.attach(name)
+    for warning in schema_warnings(tool.spec):
+        view.note(warning)
+    view.hint(f"{agent.name} has {tool.spec.name} from its next answer on: `{chat_command(agent)}`.")
 
 
-@command("tool detach", json=False)
-async def detach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
+@command("tool detach", json=False, finds="tool", change=True)
+async def detach_tool(view: View, name: ToolName, agent: LastAgent) -> None:
     """Take a tool from an agent."""
-    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
-        await owner.tools.detach(name)
-        view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
+    await agent.tools.detach(name)
+    view.hint(f"{agent.name} has {name} no longer; the tool itself stays.")
 
 
-@command("tool delete", json=False)
-async def delete_tool(view: View, name: ToolName, yes: Yes = False) -> None:
+@command("tool delete", json=False, finds="tool")
+async def delete_tool(view: View, perdure: AsyncPerdure, name: ToolName, yes: Yes = False) -> None:
     """Take a tool from all agents and delete it."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        tool = await perdure.tools.get(name)
-        agents = (await _agents_by_tool(perdure))[tool.spec.name]
-        also = f", also for {visible(', '.join(agents))}" if agents else ""
-        question = f"Tool {visible(tool.spec.name)!r} will be gone for good{also}. Delete?"
-        confirm(view, question, action="delete the tool", yes=yes)
+    tool = await perdure.tools.get(name)
+    agents = (await _agents_by_tool(perdure))[tool.spec.name]
+    also = f"also for {visible(', '.join(agents))}" if agents else ""
+    again = "`perdure tool add FILE.py` makes it again"
+    with deleting(view, f"tool {visible(tool.spec.name)!r}", also, yes=yes, again=again):
         await perdure.tools.delete(tool.id)
-        view.hint(deleted(f"tool {tool.spec.name!r}", "`perdure tool add FILE.py` makes it again"))
 
 
 def _read_source(file: Path) -> str:
     """The text of a Python file. Raises: InvalidInput: it is too large, no text, or can't be read."""
-    try:
-        if file.stat().st_size > SOURCE_BYTES:
-            raise InvalidInput(f"{file} is larger than {SOURCE_BYTES:,} bytes: that is no tool's source")
-        return file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{file} is no text in UTF-8 ({error})") from error
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{str(file)!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _parse_variables(options: Sequence[str]) -> dict[str, str]:
-    """Name -> value of options as NAME=VALUE. Raises: InvalidInput."""
-    variables: dict[str, str] = {}
-    for text in options:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInput(f"--env is {text[:80]!r}: write NAME=VALUE, or NAME=secret:NAME for a secret")
-        variables[name] = value
-    return variables
-
-
-def _parse_arguments(text: str) -> dict[str, Any]:
-    """The arguments in a JSON object. Raises: InvalidInput."""
-    reason = ""
-    try:
-        arguments = read_json(text)
-    except (ValueError, RecursionError) as error:
-        arguments, reason = None, f" ({error!s:.200})" if str(error) else ""
-    if not isinstance(arguments, dict):
-        raise InvalidInput(f'ARGS is {text[:80]!r}{reason}: write a JSON object, such as \'{{"city": "Rome"}}\'')
-    return arguments
+    if file.is_file() and file.stat().st_size > SOURCE_BYTES:
+        raise InvalidInput(f"{file} is larger than {SOURCE_BYTES:,} bytes: that is no tool's source")
+    return read_text(str(file)).removeprefix("\ufeff")
 
 
 async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:
@@ -238,28 +226,87 @@ def _example(tool: Tool) -> str:
     return json.dumps({name: samples.get(properties[name].get("type"), "...") for name in required})
 
 
-def _show_outcome(view: View, outcome: ToolOutcome) -> int:
-    """Show the result of a call and what it printed; return the exit code."""
-    failed = outcome.status != "success"
-    shape = {
-        "status": outcome.status,
-        "result": outcome.text,
-        "stdout": "".join(outcome.stdout),
-        "stderr": "".join(outcome.stderr),
-    }
-    view.show(shape, *([] if failed else [visible(outcome.text)]))
-    for text in (*outcome.stdout, *outcome.stderr):
-        view.note(text.rstrip("\n"))
-    if failed:
-        view.error(InvalidInput(outcome.text.removeprefix("error:").strip()))
-    return int(failed)
+@command("secret set", json=False)
+async def set_secret(view: View, name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
+    """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
+
+    Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
+    """
+    check_secret(name, "")  # a wrong name is refused before anybody types a value
+    value = _read_value(name)
+    async with open_store(org=org) as perdure:
+        await (await _secrets_of(view, perdure, agent, change=True)).set(name, value)
+        use = "the custom tools of that agent have it"
+        if agent is None:
+            use = f"a tool has it where its environment says secret:{name}"
+        view.hint(f"Stored {name}, encrypted; {use}.")
 
 
-def _table(tools: Sequence[Tool], agents: Mapping[str, Sequence[str]]) -> Table:
-    """The table of tools with their agents."""
-    table = new_table("tool", "kind", "agents", "what it does", styles={"tool": "bold", "kind": "dim"})
-    for tool in tools:
-        names = visible(", ".join(agents.get(tool.spec.name, ()))) or "-"
-        about = visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])
-        table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind_text(tool), names, about)
-    return table
+@command("secret list", none=NO_SECRET)
+async def list_secrets(view: View, perdure: AsyncPerdure, agent: SecretOwner = None, org: Org = None) -> None:
+    """List the names of the secrets; values are never shown."""
+    secrets = await (await _secrets_of(view, perdure, agent, change=False)).list()
+    lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
+    view.show([fields(secret, "name", "updated_at") for secret in secrets], *lines)
+    view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
+
+
+@command("secret delete", json=False, finds="secret")
+async def delete_secret(
+    view: View, perdure: AsyncPerdure, name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False
+) -> None:
+    """Delete a secret."""
+    secrets = await _secrets_of(view, perdure, agent, change=True)
+    if name not in [secret.name for secret in await secrets.list()]:
+        raise NotFound("secret", name, hint="`perdure secret list` lists them")
+    with deleting(view, f"secret {name!r}", yes=yes, again=f"`perdure secret set {name}` stores a value again"):
+        await secrets.delete(name)
+
+
+@command("secret rotate")
+async def rotate_secrets(
+    view: View,
+    forget_old: Annotated[
+        bool, flag("--forget-old", "Delete the older keys of the file; older backups need them.")
+    ] = False,
+) -> int:
+    """Encrypt everything anew, with a new key: secrets, variables, keys of providers, tokens of MCP servers.
+
+    Without PERDURE_SECRET_KEY the file secret.key beside the store gets a new key; servers that run take it by
+    themselves. With it, start all servers with the new key in PERDURE_SECRET_KEY and the one before in
+    PERDURE_SECRET_KEY_OLD, then call this. It covers all organisations; killed, it goes on when called again.
+    """
+    settings = Settings.from_environment()
+    if not is_postgres(settings.store_address) and not settings.store_path.exists():
+        view.hint(NO_SECRET)
+        return 0
+    rotated = await rotate_store(settings, forget_old=forget_old)
+    left = [visible(one) for one in rotated.unreadable]
+    view.show({"rotated": rotated.count, "unreadable": left}, *(f"{one}: no key decrypts it" for one in left))
+    if left:
+        view.hint("Set those anew, or put their key back: PERDURE_SECRET_KEY_OLD, or a line of secret.key.")
+        return 1
+    done = f"{plural(rotated.count, 'value')} encrypted with the new key."
+    view.hint(done if rotated.count else "Everything is encrypted with the newest key already.")
+    if settings.secret_key_old:
+        view.hint("PERDURE_SECRET_KEY_OLD is needed no more, but for backups from before.")
+    return 0
+
+
+async def _secrets_of(view: View, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
+    """The secrets of an agent, or those of all."""
+    return perdure.secrets if agent is None else (await get_agent(view, perdure, agent, change=change)).secrets
+
+
+def _read_value(name: str) -> str:
+    """What a person types unseen, or all of stdin without its last line end. Raises: InvalidInput: it is empty."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        value = getpass.getpass(f"{name}: ")
+    else:
+        text = "" if sys.stdin is None else sys.stdin.read(4 * SECRET_VALUE_CHARS_MAX)
+        value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise InvalidInput(
+            f"no value came for {name}: type it, or give it on stdin (`perdure secret set {name} < FILE`)"
+        )
+    return value

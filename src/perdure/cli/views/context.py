@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.views.view import local_time, new_table, plural, visible
+from perdure.cli.views.view import first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.costs.ledger import REASONS
 from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview
@@ -79,11 +79,11 @@ def _remarks(overview: ContextOverview) -> Iterator[Text]:
     else:
         yield Text("estimated: nothing of this was measured yet", style="dim")
     if overview.nodes:
-        summaries = f"{plural(len(overview.nodes), 'summary', 'summaries')} ({_first_names(overview.nodes)})"
+        summaries = f"{plural(len(overview.nodes), 'summary', 'summaries')} ({first_names(overview.nodes, NAMES_MAX)})"
         verb = "stands for" if len(overview.nodes) == 1 else "stand for"
         yield Text(f"{summaries} {verb} {plural(overview.hidden_messages, 'earlier message')}", style="dim")
     if overview.stubs:
-        which = _first_names([message_handle(seq) for seq in sorted(overview.stubs)])
+        which = first_names([message_handle(seq) for seq in sorted(overview.stubs)], NAMES_MAX)
         yield Text(f"{plural(len(overview.stubs), 'message')} shown only in part: {which}", style="dim")
     if (results := overview.results).whole_tokens:
         yield Text(
@@ -138,9 +138,10 @@ def explanation_view(explanation: Explanation) -> RenderableType:
     view = plural(explanation.message_count, "message")
     if explanation.nodes:
         summaries = plural(len(explanation.nodes), "summary", "summaries")
-        view += f", behind {summaries} of earlier ones: {_first_names(explanation.nodes)}"
+        view += f", behind {summaries} of earlier ones: {first_names(explanation.nodes, NAMES_MAX)}"
     if explanation.stubs:
-        view += f"; shown only in part: {_first_names([message_handle(seq) for seq in sorted(explanation.stubs)])}"
+        which = first_names([message_handle(seq) for seq in sorted(explanation.stubs)], NAMES_MAX)
+        view += f"; shown only in part: {which}"
     lines += [Text(f"in view: {view}", style="dim"), _parts(explanation)]
     if not explanation.measured:
         text = "estimated: the provider reported no tokens, so nothing is known of its cache and price"
@@ -224,11 +225,6 @@ def cells(amounts: Sequence[int], size: int) -> list[int]:
     return counts
 
 
-def short_id(step_id: str) -> str:
-    """The start of an id, enough to name a step."""
-    return step_id[:13]
-
-
 def cost(dollars: float | None) -> str:
     """US dollars as people write them; `?` means unknown."""
     if dollars is None:
@@ -241,9 +237,3 @@ def cost(dollars: float | None) -> str:
 def _reason_text(reason: str) -> str:
     """A reason code of a new prefix in words."""
     return REASONS.get(reason, visible(reason))
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - NAMES_MAX
-    return ", ".join(names[:NAMES_MAX]) + (f" and {more:,} more" if more > 0 else "")

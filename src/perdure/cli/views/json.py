@@ -22,6 +22,7 @@ from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.runs.steps import StepInfo
+from perdure.search.hits import FactHit, MessageHit, PassageHit
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
 """Further fields of a passage that is part of a file."""
@@ -87,22 +88,24 @@ def message_shape(message: Message) -> dict[str, Any]:
 
 def conversation_shape(row: ConversationRow) -> dict[str, Any]:
     """A conversation of a list."""
-    return {
-        **fields(row.info, "id", "summary", "created_at", "last_message_at"),
-        "number": row.info.seq,
-        "archived": row.info.archived_at is not None,
-    }
+    shape = fields(row.info, "id", "summary", "created_at", "last_message_at", number="seq")
+    return shape | {"archived": row.info.archived_at is not None}
 
 
 def reset_shape(reset: Reset) -> dict[str, Any]:
     """A reset of a conversation."""
-    return fields(reset, "conversation_id", "number", "created_at") | {"messages": reset.message_count}
+    return fields(reset, "conversation_id", "number", "created_at", messages="message_count")
 
 
 def passage_shape(passage: Passage) -> dict[str, Any]:
     """A passage, with its place where it is part of a file."""
     place = {name: passage.source[name] for name in FILE_FIELDS if name in passage.source}
     return fields(passage, "id", "text", "tags", "occurred_at", "state") | place
+
+
+def score_shape(hit: FactHit | MessageHit | PassageHit) -> dict[str, Any]:
+    """The score of what a search found, and why it was found where that is known."""
+    return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 
 def block_shape(block: Block) -> dict[str, Any]:
@@ -113,20 +116,17 @@ def block_shape(block: Block) -> dict[str, Any]:
 
 def version_shape(version: BlockVersion) -> dict[str, Any]:
     """A version of a block, with its author and its diff."""
-    return fields(version, "version", "created_at", "value", "diff", "agent_name", "reason") | {
+    names = ("version", "created_at", "value", "diff", "agent_name", "reason")
+    return fields(version, *names, label="author.label") | {
         "author": fields(version.author, "kind", "id", "run_id", "message_id"),
-        "label": version.author.label,
         "sources": [str(one.source) for one in version.author.sources],
     }
 
 
 def agent_shape(row: AgentRow) -> dict[str, Any]:
     """An agent of a list."""
-    return {
-        **fields(row.info, "name", "id", "model", "follows_default", "created_at"),
-        "used_at": row.used_at.isoformat(),
-        "messages": row.message_count,
-    }
+    info = fields(row.info, "name", "id", "model", "follows_default", "created_at")
+    return info | fields(row, "used_at", messages="info.message_count")
 
 
 def model_shape(row: ModelRow) -> dict[str, Any]:
@@ -157,15 +157,13 @@ def explanation_shape(explanation: Explanation) -> dict[str, Any]:
     """The tokens of the parts sum to `input_tokens`; prices in US dollars, null means unknown."""
     facts = ("model", "status", "created_at", "measured", "doubtful", "prefix_reason")
     amounts = ("input_tokens", "estimated_tokens", "certified_tokens", "hit_rate")
+    prices = ("input_price", "output_price", "price", "redacted")
     return {
-        "id": explanation.step_id,
-        **fields(explanation, *facts, *amounts, "input_price", "output_price", "price"),
+        **fields(explanation, *facts, *amounts, *prices, id="step_id", prefix="prefix_seq"),
         **_view_shape(explanation),
         "usage": asdict(explanation.usage),
         "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in explanation.segments],
-        "prefix": explanation.prefix_seq,
         "digest": explanation.digest or None,
-        "redacted": explanation.redacted,
     }
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views import view
 from perdure.core.answers import PendingCall
-from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message, ToolCall, ToolResult
+from perdure.core.messages import ToolCall, ToolResult
+from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.reply import Reply
@@ -37,60 +38,49 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 else than what runs."""
 
 
-class TextView(view.View):
+class TextView(Terminal, view.View):
     """Text on a terminal."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._run = RunRenderer(terminal)
+    def __init__(self, out: TextIO, err: TextIO, *, interactive: bool, coloured: bool | None = None) -> None:
+        super().__init__(out, err, interactive=interactive, coloured=coloured)
+        self._run = RunRenderer(self)
         self._resume_calls: Sequence[ToolCall] = ()  # of the next run
         self._resumed = False  # whether the current run began with such calls
+        self._waiting: list[Callable[[], None]] | None = None  # what `finish` shows
 
     def show(self, shape: object, *parts: RenderableType) -> None:
         self.print(*parts)
 
     def show_long(self, shape: object, *parts: RenderableType) -> None:
-        self._terminal.page(*parts)
+        self._waiting = [partial(self.page, *parts)]
 
-    def print(self, *parts: RenderableType) -> None:
-        self._terminal.show(*parts)
+    def finish(self) -> None:
+        waiting, self._waiting = self._waiting or (), None
+        for show in waiting:
+            show()
+
+    def hint(self, text: str) -> None:
+        if self._waiting is None:
+            super().hint(text)
+        else:
+            self._waiting.append(partial(super().hint, text))
 
     def error(self, error: PerdureError) -> None:
-        self._terminal.error(str(error))
+        self.print_error(str(error))
 
     def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
         complete = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
         if complete and not reply.text and not self._resumed:
             self.note("(the agent said nothing)")
 
-    def hint(self, text: str) -> None:
-        self._terminal.hint(text)
-
     def note(self, text: str) -> None:
-        self._terminal.note(Text(view.visible(text), style="yellow"))
-
-    def show_status(self, text: str) -> None:
-        self._terminal.show_status(text)
-
-    def clear_status(self) -> None:
-        self._terminal.clear_status()
-        self._terminal.end_line()
-
-    def greet(self, *lines: str) -> None:
-        self._terminal.note(*(Text(view.visible(line)) for line in lines))
+        self.print_note(Text(view.visible(text), style="yellow"))
 
     def show_event(self, event: StoredEvent | Delta) -> None:
         if isinstance(event, StoredEvent) and isinstance(event.event, RunQueued):
-            self._run = RunRenderer(self._terminal, self._resume_calls)
+            self._run = RunRenderer(self, self._resume_calls)
             self._resumed, self._resume_calls = bool(self._resume_calls), ()
         self._run.show_event(event)
-
-    def show_stop(self, calls: Sequence[PendingCall]) -> None:
-        for call in calls:
-            self._terminal.note(pending_view(call))
-
-    def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        self._terminal.note(pending_view(call, f"{number} of {count}" if count > 1 else ""))
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         self._resume_calls = calls
@@ -127,10 +117,13 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
 def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) -> Iterator[RenderableType]:
     """The versions of a block of the agent `own`: when, by whom and why each was written, and its diff."""
     for version in versions:
-        name = "" if version.author.agent_id == own else version.agent_name
+        author = version.author
+        agent = "the agent" if author.agent_id == own else view.visible(version.agent_name) or "the agent"
+        who = {"user": "you", "agent": agent, "system": "Perdure"}[author.kind]
+        who += f" in {author.run_id}" if author.run_id else ""
         yield Text.assemble(
             (f"{view.visible(label)} version {version.version}", "bold"),
-            (f"  {view.local_time(version.created_at)}  by {author_name(version.author, name)}", "dim"),
+            (f"  {view.local_time(version.created_at)}  by {who}", "dim"),
         )
         if version.reason:
             yield Text(f"    {view.visible(version.reason)}")
@@ -141,12 +134,6 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
         diff = diff_view(version.diff)
         no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
         yield diff if diff.plain else no_diff
-
-
-def author_name(author: Author, agent_name: str = "") -> str:
-    """The author of an edit and its run."""
-    name = {"user": "you", "agent": view.visible(agent_name) or "the agent", "system": "Perdure"}[author.kind]
-    return f"{name} in {author.run_id}" if author.run_id else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +153,7 @@ class _Agents:
                 "id": row.info.id,
                 "model": f"{view.visible(row.info.model)}{' (default)' if row.info.follows_default else ''}",
                 "last used": view.local_time(row.used_at),
-                "messages": f"{row.message_count:,}",
+                "messages": f"{row.info.message_count:,}",
             }
             table.add_row(*(cells[name] for name in names))
         yield table
@@ -222,7 +209,7 @@ def model_view(row: view.ModelRow) -> Iterator[RenderableType]:
         yield Text("  no price by the token")
     else:
         prices = (("input", facts.input_price), ("cached", facts.cached_price), ("output", facts.output_price))
-        yield Text(f"  a million tokens: {', '.join(f'{name} {price(value)}' for name, value in prices)}")
+        yield Text(f"  a million tokens: {', '.join(f'{name} {view.price(value)}' for name, value in prices)}")
     abilities = {
         "tools": facts.tools,
         "several at once": facts.parallel_tools,
@@ -260,19 +247,13 @@ def transcript_view(
         if conversations and message.conversation_seq != line:
             line, speaker = message.conversation_seq, None
             yield Text(f"── conversation {line} ──", style="dim")
-        now = (view.local_time(message.occurred_at), _speaker(message, agent_name))
+        name = message.name or ("You" if message.role == "user" else message.role.capitalize())
+        now = (view.local_time(message.occurred_at), agent_name if message.role == "assistant" else name)
         if now != speaker:
             yield Text.assemble((view.visible(now[1]), f"bold {style}"), (f"  {now[0]}", "dim"))
             speaker = now
         for part in _parts(entry, results, style):
             yield Padding(part, (0, 0, 0, 2))
-
-
-def _speaker(message: Message, agent_name: str) -> str:
-    """Who a message is from."""
-    if message.role == "assistant":
-        return agent_name
-    return message.name or ("You" if message.role == "user" else message.role.capitalize())
 
 
 def _parts(entry: TranscriptEntry, results: dict[str, ToolResult], style: str) -> Iterator[RenderableType]:
@@ -347,13 +328,7 @@ def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def pending_shape(call: PendingCall) -> dict[str, Any]:
     """A waiting call as JSON."""
-    return {
-        "agent_id": call.agent_id,
-        "conversation_id": call.conversation_id,
-        "run_id": call.run_id,
-        **call_shape(call.call),
-        "reason": call.reason,
-    }
+    return attributes(call, "agent_id", "conversation_id", "run_id", "reason") | call_shape(call.call)
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:

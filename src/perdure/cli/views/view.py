@@ -16,7 +16,6 @@ from rich.table import Table
 
 from perdure.app import ModelFacts
 from perdure.core.agents import Agent
-from perdure.core.answers import PendingCall
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
@@ -58,9 +57,27 @@ def fold(text: str, chars: int) -> str:
     return line if len(line) <= chars and len(text) <= chars * 8 else f"{line[: chars - 1]}…"
 
 
+def first_names(names: Sequence[str], count: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - count
+    return ", ".join(names[:count]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def short_id(name: str) -> str:
+    """The beginning of an id, enough to name it."""
+    return name[: name.find("-") + 9]
+
+
 def local_time(at: datetime) -> str:
     """Date and minute in this machine's time zone."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def price(dollars: float | None) -> str:
+    """US dollars per million tokens, as people write them."""
+    if dollars is None:
+        return "?"
+    return "free" if dollars == 0 else f"${dollars:,.3f}".rstrip("0").rstrip(".")
 
 
 def place(passage: Passage) -> str:
@@ -160,7 +177,6 @@ class AgentRow:
 
     info: Agent
     used_at: datetime
-    message_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +215,9 @@ class View:
         """Show a result that can be longer than the screen, as by `show`."""
         self.show(shape, *parts)
 
+    def finish(self) -> None:
+        """Show what waits until the store is closed: a person can read a long result for hours."""
+
     def error(self, error: PerdureError) -> None:
         """Show an error."""
         raise NotImplementedError
@@ -213,6 +232,9 @@ class View:
     def hint(self, text: str) -> None:
         """Show a person what to do next."""
 
+    def print_note(self, *notes: RenderableType) -> None:
+        """Show a person something about the chat, beside the answers."""
+
     def note(self, text: str) -> None:
         """Show something a person should know."""
 
@@ -222,17 +244,8 @@ class View:
     def clear_status(self) -> None:
         """End what `show_status` shows."""
 
-    def greet(self, *lines: str) -> None:
-        """Show who answers, before the first message."""
-
     def show_event(self, event: StoredEvent | Delta) -> None:
         """Show an event of the run that is followed."""
-
-    def show_stop(self, calls: Sequence[PendingCall]) -> None:
-        """Show the calls at which the run stops, where no person can decide them."""
-
-    def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        """Show the call that a person decides next; `number` counts from 1."""
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         """Set the calls whose results the next run begins with; their arguments are those that run."""

@@ -7,28 +7,21 @@ as a node that no prefix names yet. The view stays as it is until a plan takes t
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from perdure.context.request.assemble import parse_recalled
 from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
-from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
+from perdure.context.window.plan import Evict, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
-from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.compaction.compact_view import build_node
-from perdure.engine.compaction.revise import rewrite_revised
-from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of, summarise
+from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
+from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
-
-log = logging.getLogger(__name__)
-
-AT_ONCE_MAX = 16
-"""The most summaries that are prepared after one run; the rest is, after the next."""
 
 LOOK_SHARE = 0.125
 """The share of a leaf that is said between two looks at what is due."""
@@ -47,7 +40,7 @@ class Preparations:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._worker = LineWorker(self._prepare)
+        self._worker = LineWorker("preparing summaries", self._prepare)
         self._looks: dict[Line, _Look] = {}
         self._idle: dict[Line, _Look] = {}
 
@@ -95,52 +88,16 @@ class Preparations:
         try:
             await rewrite_revised(line, self._ports)
             look = self._looks.pop(line, None)
-            if await prepare_summaries(line, self._ports) and look is not None:
+            if await write_due(line, self._ports, _load_due, _store) and look is not None:
                 self._idle[line] = look
         except PutBack:
             if look is not None:
                 self._looks.setdefault(line, look)
             raise
-        except NotFound:  # the agent was deleted meanwhile
-            pass
-        except PerdureError as error:
-            log.warning("summaries of conversation %s of %s: %s", line[1], line[0], error)
-        except Exception:
-            log.exception("preparing summaries of conversation %s of %s stopped at a defect", line[1], line[0])
 
 
-async def prepare_summaries(line: Line, ports: Ports) -> bool:
-    """Prepare the summaries that are due in a conversation; return whether all are.
-
-    Raises: NotFound, StoreError; PutBack, with what was prepared before it stored.
-    """
-    for _ in range(AT_ONCE_MAX):
-        due = await ports.store.read(_load_due, line, ports.inputs())
-        if due is None:
-            return True
-        async with ports.slot(due.task.model(ports.models)):
-            due = await ports.store.read(_load_due, line, ports.inputs())  # the wait may have been long
-            if due is None:
-                return True
-            summary = await summarise(due.task, due.removal, ports)
-        if summary.failed:  # its model may answer later; a full window takes the extract
-            return False
-        if not await ports.store.write(_store, line, due, summary, ports.inputs()):
-            return False
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """A summary to prepare: the view as it is, what the summary stands for, and who writes it."""
-
-    state: Preview
-    removal: Evict | Merge
-    task: SummaryTask
-
-
-def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
-    """The next summary that is due in a conversation. Raises: NotFound."""
+def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
+    """The next summary that is due in a conversation, and the view that it was found in. Raises: NotFound."""
     state, situation = _load(tx, line, inputs)
     settings = CompactionSettings.of(state.agent)
     if not is_due(situation) or settings.keep_share is not None:
@@ -155,7 +112,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
         view=state.view,
         overcount=state.certificate.overcount,
     )
-    return _Due(state, removal, task)
+    return Due(state, removal, task)
 
 
 def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:
@@ -174,17 +131,18 @@ def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:
     return state, situation
 
 
-def _store(tx: Tx, line: Line, due: _Due, summary: Summary, inputs: UnitInputs) -> bool:
+def _store(tx: Tx, due: Due[Preview], summary: Summary, inputs: UnitInputs) -> bool:
     """Store a node that no prefix names yet; return whether what it stands for is still in view as it was."""
-    agent_id, conversation_seq = line
+    state = due.place
+    agent_id, conversation_seq = state.agent.id, state.conversation.seq
     if not due.task.reading(conversation_seq, due.removal).holds(tx):
         return False
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if conversation.prefix_seq is None or conversation.first_seq != due.state.conversation.first_seq:
+    if conversation.prefix_seq is None or conversation.first_seq != state.conversation.first_seq:
         return False
     if isinstance(due.removal, Evict):  # a merge is taken only for the same nodes
         prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
         if prefix.from_message_seq > due.removal.messages[0].seq:
             return False
-    tx.nodes.add(build_node(due.state.agent, conversation, due.removal, summary, inputs))
+    tx.nodes.add(build_node(state.agent, conversation, due.removal, summary, inputs))
     return True

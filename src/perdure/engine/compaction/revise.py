@@ -6,8 +6,9 @@ in their prefix; the next one begins with a new prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Merge
@@ -21,11 +22,13 @@ from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.log import Line
 from perdure.storage.tx import Tx
 
+T = TypeVar("T")
+
 ROWS_MAX = 4_000
 """The most messages that a summary is made of again: of more, as imports have, those at both ends."""
 
 AT_ONCE_MAX = 16
-"""The most summaries that a model writes again at once; the rest is, after the next run."""
+"""The most summaries that a model writes after one run; the rest is written after the next."""
 
 
 def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Sequence[SummaryNode]:
@@ -93,37 +96,50 @@ def _rows_behind(tx: Tx, node: SummaryNode) -> Sequence[Message]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
-    """A node that a model is to write again, and what it stands for."""
+class Due(Generic[T]):
+    """A summary that a model is to write: where it goes, what it stands for, and who writes it."""
 
-    node: SummaryNode
+    place: T
     removal: Evict | Merge
     task: SummaryTask
 
 
-async def rewrite_revised(line: Line, ports: Ports) -> int:
-    """Have a model write the revised summaries in view again; return how many it wrote. Raises: NotFound, StoreError.
+LoadDue = Callable[[Tx, Line, UnitInputs], Due[T] | None]
+"""The next summary that is due in a conversation; None: there is none. Raises: NotFound."""
+StoreDue = Callable[[Tx, Due[T], Summary, UnitInputs], bool]
+"""Stores what was written, if what it stands for is as it was; returns whether that was done."""
+
+
+async def write_due(line: Line, ports: Ports, load: LoadDue[T], store: StoreDue[T]) -> bool:
+    """Have the summaries of a conversation that are due written, some at once; return whether all are.
+
+    Raises: NotFound, StoreError; PutBack, with what was written before it stored.
+    """
+    for _ in range(AT_ONCE_MAX):
+        due = await ports.store.read(load, line, ports.inputs())
+        if due is None:
+            return True
+        async with ports.slot(due.task.model(ports.models)):
+            due = await ports.store.read(load, line, ports.inputs())  # the wait may have been long
+            if due is None:
+                return True
+            summary = await summarise(due.task, due.removal, ports)
+        # Its model may answer later; a full window takes the extract.
+        if summary.failed or not await ports.store.write(store, due, summary, ports.inputs()):
+            return False
+    return False
+
+
+async def rewrite_revised(line: Line, ports: Ports) -> None:
+    """Have a model write the revised summaries in view again. Raises: as `write_due`.
 
     Also those that code wrote because a person waited. The view takes them with its next prefix. An answer that is no
-    good leaves the extract, which is not tried again. Raises: PutBack, too.
+    good leaves the extract, which is not tried again.
     """
-    count = 0
-    for _ in range(AT_ONCE_MAX):
-        due = await ports.store.read(_load_due, line, ports.inputs())
-        if due is None:
-            return count
-        async with ports.slot(due.task.model(ports.models)):
-            due = await ports.store.read(_load_due, line, ports.inputs())  # the wait may have been long
-            if due is None:
-                return count
-            summary = await summarise(due.task, due.removal, ports)
-        if summary.failed or not await ports.store.write(_store, due, summary, ports.inputs()):
-            return count
-        count += summary.made_by == "model"
-    return count
+    await write_due(line, ports, _load_due, _store)
 
 
-def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
+def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[SummaryNode] | None:
     """The next node in view or prepared that was revised, or written in haste, and that no model has tried since.
     Raises: NotFound."""
     agent_id, conversation_seq = line
@@ -144,7 +160,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
         task = SummaryTask(
             agent=agent, settings=CompactionSettings.of(agent), nodes=shown[:place], budget_tokens=window - reserve
         )
-        return _Due(node, removal, task)
+        return Due(node, removal, task)
     return None
 
 
@@ -159,9 +175,9 @@ def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
     return Evict(tuple(atoms(rows)), 0, (), limit)
 
 
-def _store(tx: Tx, due: _Due, summary: Summary, inputs: UnitInputs) -> bool:
+def _store(tx: Tx, due: Due[SummaryNode], summary: Summary, inputs: UnitInputs) -> bool:
     """Store what was written, if the node and all behind it are as they were; return whether that was done."""
-    node = due.node
+    node = due.place
     if not due.task.reading(node.conversation_seq, due.removal).holds(tx):
         return False
     now = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, [node.seq])

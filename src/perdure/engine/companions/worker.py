@@ -24,7 +24,6 @@ from perdure.core.errors import (
     ModelNotFound,
     NotFound,
     PerdureError,
-    StoreClosed,
     StoreError,
 )
 from perdure.core.events import MessageAdded, StoredEvent
@@ -32,6 +31,7 @@ from perdure.core.groups.group import COMPANION, REFUSALS_MAX, Pass, PassCause, 
 from perdure.core.ids import AgentId, MessageId, id_in_run
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import NO_OPTIONS, Run
+from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
 from perdure.domain.companions.passes import (
     PassLimits,
@@ -50,7 +50,8 @@ from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
-from perdure.engine.workers.background import LineWorker, PutBack
+from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -69,31 +70,28 @@ class Companions:
 
     def __init__(self, ports: Ports, runner: Runner, limits: PassLimits) -> None:
         self._ports, self._runner, self._limits = ports, runner, limits
-        self._worker = LineWorker(self._work)
+        self._worker = LineWorker[AgentId]("companions", self._work)
         self._running: dict[tuple[AgentId, int], asyncio.Task[Pass | None]] = {}
         self._retries: dict[AgentId, asyncio.TimerHandle] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._closing = False
+        self._looking = Worker("looking for companions that have something to do", self._look, LOOK_S)
+        self._is_first_look, self._closing = True, False
         runner.after_runs.listeners.append(self._note_run)
 
     async def start(self) -> None:
         """Go on with what other processes left, now and from time to time."""
-        self._looking = asyncio.create_task(self._look())
+        await self._looking.start()
 
     async def close(self) -> None:
         """Stop. A pass that goes on is found again by another process, or when this one starts again."""
         self._closing = True
         for timer in self._retries.values():
             timer.cancel()
-        tasks = [*self._worker.tasks, *self._running.values(), *([self._looking] if self._looking is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._worker.tasks, *self._running.values(), *self._looking.tasks)
 
     def look(self, agent_id: AgentId) -> None:
         """Begin in the background what is due for an agent."""
         if not self._closing:
-            self._worker.start((agent_id, 0))
+            self._worker.start(agent_id)
 
     async def wake(self, agent_id: AgentId, cause: PassCause = "request") -> Pass | None:
         """Begin a pass now, and return it, or the one that goes on; None: the agent has no companion, or has said
@@ -111,42 +109,29 @@ class Companions:
             self.look(line[0])
 
     async def _look(self) -> None:
-        """Find what an earlier process left to do, then what another one leaves."""
+        """Find what an earlier process left to do, then what another one leaves. Raises: StoreError."""
         store, until = self._ports.store, None
-        lease = timedelta(seconds=self._ports.settings.lease_s)
-        while True:
-            try:
-                if until is None:
-                    for group in await store.read(companions_of, limit=LEFT_MAX):
-                        if group.manager_agent_id is not None:
-                            self.look(group.manager_agent_id)
-                for one in await store.read(lambda tx: tx.passes.list_unended(limit=LEFT_MAX, until=until)):  # noqa: B023
-                    if (one.agent_id, 0) not in self._worker.lines:
-                        self.look(one.agent_id)
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("looking for companions that have something to do failed: %s", error)
-            await asyncio.sleep(LOOK_S)
-            until = self._ports.clock.now() - lease
+        if self._is_first_look:
+            for group in await store.read(companions_of, limit=LEFT_MAX):
+                if group.manager_agent_id is not None:
+                    self.look(group.manager_agent_id)
+        else:
+            until = self._ports.clock.now() - timedelta(seconds=self._ports.settings.lease_s)
+        for one in await store.read(lambda tx: tx.passes.list_unended(limit=LEFT_MAX, until=until)):
+            if one.agent_id not in self._worker.lines:
+                self.look(one.agent_id)
+        self._is_first_look = False
 
-    async def _work(self, line: Line) -> None:
-        """Carry out what is due for an agent. What fails is tried again later."""
-        agent_id = line[0]
-        try:
-            while (one := await self._begin(agent_id)) is not None:
-                ended = await asyncio.shield(self._start(one))
-                if ended is None or ended.failed:
-                    break
-            await self._plan_retry(agent_id)
-        except (NotFound, StoreClosed):  # the agent was deleted meanwhile, or the process ends
-            pass
-        except StoreError as error:  # the pass goes on; it is found again
-            log.warning("the companion of %s: %s", agent_id, error)
-        except PutBack:
-            raise
-        except Exception:
-            log.exception("the companion of %s stopped at a defect", agent_id)
+    async def _work(self, agent_id: AgentId) -> None:
+        """Carry out what is due for an agent. A pass that fails at the store goes on when it is found again.
+
+        Raises: NotFound, StoreError; PutBack: this process begins none any more.
+        """
+        while (one := await self._begin(agent_id)) is not None:
+            ended = await asyncio.shield(self._start(one))
+            if ended is None or ended.failed:
+                break
+        await self._plan_retry(agent_id)
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
         """The pass that is due or goes on; it begins in a pause of the process.

@@ -18,7 +18,7 @@ TRIES, WHOLE_TRIES = 5, 3
 
 
 @dataclass(slots=True)
-class Backlog:
+class LineBacklog:
     """What a conversation waits with.
 
     Attributes:
@@ -43,7 +43,7 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self.lines: dict[Line, Backlog] = {}
+        self.lines: dict[Line, LineBacklog] = {}
         self.wake: Callable[[Line, bool], None] | None = None
         self.taken: Counter[Line] = Counter()
         self.texts: Counter[EpisodeId] = Counter()
@@ -77,7 +77,7 @@ class Waiting:
         """Note that something was said in a conversation, or its agent was given a text; `now`: extract it soon."""
         if self.wake is None:
             return
-        backlog = self.lines.setdefault(line, Backlog())
+        backlog = self.lines.setdefault(line, LineBacklog())
         backlog.turns += turns
         backlog.tokens += tokens
         self.wake(line, now)

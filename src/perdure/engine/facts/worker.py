@@ -17,7 +17,7 @@ from perdure.domain.facts.settings import load_agent_facts
 from perdure.domain.facts.turns import is_turn
 from perdure.engine.facts.extract import extract_due, extract_singly
 from perdure.engine.facts.forgetting import ForgettingWork
-from perdure.engine.facts.waiting import TRIES, Backlog
+from perdure.engine.facts.waiting import TRIES, LineBacklog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import LineWorker, Pauses, PutBack
@@ -35,9 +35,9 @@ class Extractions:
 
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
         self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
-        self._worker = LineWorker(self._work)
+        self._worker = LineWorker("facts", self._work)
         self._forgetting = ForgettingWork(ports)
-        self._tidying = LineWorker(self._tidy)
+        self._tidying = LineWorker("fading", self._forgetting.tidy_due)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
@@ -57,7 +57,7 @@ class Extractions:
         facts = load_agent_facts(settings or {})
         if self._waiting.wake is None or facts.capture == "off":
             if facts.forgetting.on:  # else a pass follows the extraction
-                self._tidying.start(line)
+                self._tidying.start(line[0])
             return
         turns = [message for message in messages if is_turn(message)]
         self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
@@ -147,14 +147,7 @@ class Extractions:
             if rest and backlog.due_at <= time and line not in self._waiting.taken:
                 self._waiting.lines.pop(line, None)
 
-    async def _tidy(self, line: Line) -> None:
-        """Let what the agent knows fade, where nothing is extracted."""
-        try:
-            await self._forgetting.tidy_due(line[0])
-        except StoreError as error:
-            log.warning("facts and passages of %s don't fade: %s", line[0], error)
-
-    def _retry(self, line: Line, backlog: Backlog, error: Exception) -> None:
+    def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
         """Have a conversation that failed extracted later. The first failure is logged."""
         wait_s = self._ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
@@ -171,7 +164,7 @@ class Extractions:
             )
         self._set_timer(wait_s)
 
-    async def _extract_singly(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
+    async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
         """Go on behind a batch that failed too often: only the turns at fault are left out."""
         try:
             turns = await extract_singly(self._ports, line, rest=rest, last=True)

@@ -29,6 +29,7 @@ from perdure.core.ids import MessageId, RunId, id_in_run
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
 from perdure.core.runs import NO_OPTIONS, Failure, Run, RunKey, Usage
+from perdure.core.tasks import end_tasks
 from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.texts import build_input, parse_choice
@@ -70,9 +71,7 @@ class TurnDriver:
                 await self.cancel()
             raise
         finally:
-            for task in (work, beats):
-                task.cancel()
-            await asyncio.gather(work, beats, return_exceptions=True)
+            await end_tasks(work, beats)
             self._live.give_up()
 
     async def cancel(self) -> None:
@@ -133,9 +132,7 @@ class TurnDriver:
                 for speaker, _ in speeches:
                     self._live.end(speaker.place)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*tasks)
 
     async def _have_spoken(self, speaker: Speaker, seen_seq: int, places: asyncio.Semaphore) -> Outcome:
         """Have one agent speak, and wait until it has. Raises: StoreError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,10 +163,3 @@ class Live:
         if (found := self._turns.get(key)) is None:
             found = self._turns[key] = LiveTurn()
         return found
-
-
-async def wait_for(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait for an event, at most so long."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await event.wait()

@@ -27,9 +27,10 @@ from perdure.core.groups.group import (
 from perdure.core.ids import GroupId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import NO_OPTIONS, IfBusy, Run
+from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget
 from perdure.engine.groups.driver import PriceOf, TurnDriver, find_run
-from perdure.engine.groups.log import GroupLog, Live, LiveSpeech, LiveTurn, load_group_log, wait_for
+from perdure.engine.groups.log import GroupLog, Live, LiveSpeech, LiveTurn, load_group_log
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.engine.ports import Ports, SendSettings, in_effect
@@ -37,6 +38,8 @@ from perdure.engine.run.accept import check_input
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.runner import Runner
+from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -47,7 +50,7 @@ WATCH_S = 1.0
 """How long a reader waits for this process's next change until it looks at the store by itself."""
 
 
-class GroupTurns:
+class GroupRunner:
     """The turns of groups of one process.
 
     Args:
@@ -67,28 +70,25 @@ class GroupTurns:
         self._ports, self._runner, self._settings = ports, runner, settings
         self._price_of, self._is_dead = price_of, is_dead
         self._live = Live()
-        self._drivers: dict[GroupId, asyncio.Task[None]] = {}
-        self._again: set[GroupId] = set()
+        self._drivers = LineWorker[GroupId]("the turns", self._drive)
         self._driving: dict[tuple[GroupId, int], TurnDriver] = {}
-        self._recovery: asyncio.Task[None] | None = None
+        self._recovery = Worker("taking over turns of groups", self.recover, RECOVERY_S)
+        ports.signals.on("group_turns", self._recovery.wake)
         self._closing = False
 
     async def start(self) -> None:
         """Take over what other processes left, now and from time to time."""
-        self._recovery = asyncio.create_task(self._recover_for_ever())
+        await self._recovery.start()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """All tasks of this object."""
-        return [*([] if self._recovery is None else [self._recovery]), *self._drivers.values()]
+        return [*self._recovery.tasks, *self._drivers.tasks]
 
     async def close(self) -> None:
         """Stop driving. Turns that have not ended go on in another process, or when this one starts again."""
         self._closing = True
-        tasks = self.tasks
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self.tasks)
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.group_turns.release(self._ports.owner))
 
@@ -170,7 +170,7 @@ class GroupTurns:
                 yield GroupTurnEnded(state.turn)
                 return
             else:
-                here = turn.group_id in self._drivers
+                here = turn.group_id in self._drivers.lines
                 await wait_for(changed, WATCH_S if here else self._ports.settings.poll_s)
 
     async def _find_speech(
@@ -186,7 +186,7 @@ class GroupTurns:
             if (run_id := state.places[place][0].run_id) is not None:
                 with contextlib.suppress(NotFound):
                     run = await self._ports.store.read(lambda tx: tx.runs.get(run_id))
-        elif state.turn.group_id not in self._drivers:  # a driver here is about to follow it
+        elif state.turn.group_id not in self._drivers.lines:  # a driver here is about to follow it
             run = await self._ports.store.read(find_run, state.turn, speaker)
         return None if run is None else (speaker, run, self._runner.follow(run))
 
@@ -210,7 +210,7 @@ class GroupTurns:
         now = self._ports.clock.now()
         for turn, agents in await self._ports.store.read(_unended):
             free = turn.lease_until is None or turn.lease_until < now or self._is_abandoned(turn)
-            if free and turn.group_id not in self._drivers and (turn.cancel_requested or self._can_run(agents)):
+            if free and turn.group_id not in self._drivers.lines and (turn.cancel_requested or self._can_run(agents)):
                 self._want(turn.group_id)
 
     def _can_run(self, agents: Sequence[Agent]) -> bool:
@@ -221,53 +221,33 @@ class GroupTurns:
     def _is_abandoned(self, turn: GroupTurn) -> bool:
         """Whether no process works on a claimed turn: its process is dead, or its driver in this one failed."""
         if turn.lease_owner == self._ports.owner:
-            return turn.group_id not in self._drivers
+            return turn.group_id not in self._drivers.lines
         return turn.lease_owner is not None and self._is_dead(turn.lease_owner)
-
-    async def _recover_for_ever(self) -> None:
-        while True:
-            try:
-                await self.recover()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("taking over turns of groups failed: %s", error)
-            except Exception:  # one turn that can't even be looked at must not keep the others from being taken over
-                log.exception("taking over turns of groups stopped at a defect")
-            await asyncio.sleep(RECOVERY_S)
 
     def _want(self, group_id: GroupId) -> None:
         """Have the turns of a group driven."""
-        self._again.add(group_id)
-        if not self._closing and group_id not in self._drivers:
-            self._drivers[group_id] = asyncio.create_task(self._drive(group_id))
+        if not self._closing:
+            self._drivers.start(group_id)
 
     async def _drive(self, group_id: GroupId) -> None:
         """Drive the turns of a group, one after the other, until none is left."""
         failures = 0
-        try:
-            while group_id in self._again:  # a turn that is accepted while the store is read is looked for once more
-                self._again.discard(group_id)
-                try:
-                    while (
-                        turn := await self._ports.store.read(lambda tx: tx.group_turns.find_active(group_id))
-                    ) is not None:
-                        if not await self._drive_turn(turn):
-                            # Another process has it: not in step with others that wait for the same group.
-                            await asyncio.sleep(self._ports.settings.poll_s * (0.5 + self._ports.randomness.random()))
-                        failures = 0
-                except StoreClosed:
-                    return
-                except StoreError as error:
-                    log.warning("driving the turns of %s: %s", group_id, error)
-                    failures += 1
-                    if failures == STORE_TRIES:
-                        return  # recovery takes them up again
-                    await asyncio.sleep(0.1 * 2**failures)
-                    self._again.add(group_id)
-        finally:
-            del self._drivers[group_id]
-            self._again.discard(group_id)
+        while failures < STORE_TRIES:  # then recovery takes them up again
+            try:
+                while (
+                    turn := await self._ports.store.read(lambda tx: tx.group_turns.find_active(group_id))
+                ) is not None:
+                    if not await self._drive_turn(turn):
+                        # Another process has it: not in step with others that wait for the same group.
+                        await asyncio.sleep(self._ports.settings.poll_s * (0.5 + self._ports.randomness.random()))
+                    failures = 0
+                return
+            except StoreClosed:
+                raise
+            except StoreError as error:
+                log.warning("driving the turns of %s: %s", group_id, error)
+                failures += 1
+                await asyncio.sleep(0.1 * 2**failures)
 
     async def _drive_turn(self, turn: GroupTurn) -> bool:
         """Drive a turn, if it can be claimed; False: it could not, or its end not be stored. Raises: StoreError."""

@@ -26,7 +26,7 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A user's messages to a group; see `GroupTurns.send`. `options`: of its runs, with the key that they count for."""
+    """A user's messages to a group; see `GroupRunner.send`. `options`: of its runs, with the key they count for."""
 
     group_id: GroupId
     drafts: Sequence[Draft]

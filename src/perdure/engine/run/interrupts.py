@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from perdure.core.tasks import retrieve_error
 
 T = TypeVar("T")
 
@@ -16,12 +19,18 @@ class Interrupted(Exception):
     kind = "cancelled"
 
 
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
 @dataclass
 class Interrupt:
-    """Interrupts what a task waits for within `holding`, without cancelling the task for good. `news`: the run may have
-    been asked to stop by another process."""
+    """Interrupts what the current task waits for within `interruptible`, without cancelling the task for good. `news`:
+    the run may have been asked to stop by another process."""
 
-    task: asyncio.Task[Any]
+    task: asyncio.Task[Any] = field(default_factory=_current_task)
     reason: BaseException | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -30,6 +39,23 @@ class Interrupt:
         if self.reason is None:
             self.reason = reason or Interrupted()
             self.task.cancel()
+
+
+@contextlib.contextmanager
+def interruptible(interrupt: Interrupt) -> Iterator[None]:
+    """Let the block be interrupted, as `asyncio.timeout` does: the task is cancelled, and the cancellation is taken
+    back at the end, where the interrupt's reason is raised."""
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        # Only our own cancellation is taken back; one from outside that came too goes on.
+        is_ours = isinstance(error, asyncio.CancelledError | None)
+        if interrupt.reason is not None and interrupt.task.uncancel() == 0 and is_ours:
+            raise interrupt.reason from error
 
 
 def is_cancelled() -> bool:
@@ -52,9 +78,3 @@ async def to_the_end(work: Awaitable[T]) -> T:
         if not task.done():
             await asyncio.wait((task,))
         raise
-
-
-def retrieve_error(task: asyncio.Future[Any]) -> None:
-    """Mark a task's error as retrieved, or asyncio would log that nobody did; whoever waits gets it all the same."""
-    if not task.cancelled():
-        task.exception()

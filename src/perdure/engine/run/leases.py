@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import socket
@@ -14,43 +13,32 @@ from pathlib import Path
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.runs import Run
+from perdure.core.tasks import wait_for
 from perdure.engine.ports import Ports
-from perdure.engine.run.interrupts import Interrupt
+from perdure.engine.run.interrupts import Interrupt, interruptible
 
 
 @asynccontextmanager
 async def holding(run: Run, ports: Ports) -> AsyncIterator[None]:
     """Keep the lease of a run while the block waits for a model or a tool.
 
-    It interrupts as `asyncio.timeout` does: the task is cancelled, and the cancellation is taken back at the end.
-
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
-    task = asyncio.current_task()
-    assert task is not None
-    interrupt = ports.interrupts[run.key] = Interrupt(task)
+    interrupt = ports.interrupts[run.key] = Interrupt()
     beats = asyncio.create_task(_beat(run, ports, interrupt))
-    error: BaseException | None = None
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        del ports.interrupts[run.key]
-        beats.cancel()
-        # Only our own cancellation is taken back; one from outside that came too goes on.
-        if interrupt.reason is not None and task.uncancel() == 0 and isinstance(error, asyncio.CancelledError | None):
-            raise interrupt.reason from error
+    with interruptible(interrupt):
+        try:
+            yield
+        finally:
+            del ports.interrupts[run.key]
+            beats.cancel()
 
 
 async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
     """Extend the lease of a run for ever, and interrupt its wait when it is lost or the run is asked to stop."""
     settings = ports.settings
     while True:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(settings.beat_s):
-                await interrupt.news.wait()
+        await wait_for(interrupt.news, settings.beat_s)
         interrupt.news.clear()
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:

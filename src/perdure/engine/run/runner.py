@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
+from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
@@ -33,8 +34,9 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.workers.after_runs import AfterRuns, Callbacks
+from perdure.engine.workers.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.workers.background import Pauses
+from perdure.engine.workers.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +45,6 @@ STORE_PAUSE_S = 0.1  # doubled before each try of a store that failed
 RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
-
-
-async def _wait(event: asyncio.Event, most_s: float) -> None:
-    """Wait for an event, at most so long."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(most_s):
-            await event.wait()
 
 
 Publication = StoredEvent | Delta | PerdureError | None
@@ -65,7 +60,7 @@ class Runner:
 
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
-        self._callbacks = Callbacks(ports)
+        self._callbacks = CallbackWorker(ports)
         self._foreground, settings = ports.background.foreground, ports.settings
         ports.background.watch(lambda: (*self._accepting.values(), *self._drivers))
         self.pauses = Pauses(
@@ -77,33 +72,34 @@ class Runner:
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
         self._drivers: dict[Line, asyncio.Task[None]] = {}
         self._accepting: dict[asyncio.Task[Accepted], Line] = {}
-        self._background: list[asyncio.Task[None]] = []
+        recovery = Worker("taking over unfinished runs", self.recover, RECOVERY_S)
+        self._workers = (
+            recovery,
+            Worker("removing what was deleted or reset", partial(finish_removals, ports), RECOVERY_S),
+            Worker("erasing texts", partial(finish_erasures, ports, is_dead), RECOVERY_S),
+            Worker("removing unused ephemeral conversations", partial(delete_unused, ports), UNUSED_S),
+            Worker("looking for conversations that wait for extraction", self.after_runs.extractions.find_left, None),
+            self._callbacks,
+        )
         # Conversations with runs of batches: those that wait for a place, the longest first, and those that have one.
         self._batch_lines: dict[Line, None] = {}
         self._places: set[Line] = set()
         self._closing = False
-        # Set when other processes may have left something, or ended what stands before runs of this one.
-        self._left, self._moves = asyncio.Event(), asyncio.Event()
+        # Set when other processes may have ended what stands before runs of this one.
+        self._moves = asyncio.Event()
         ports.signals.on("run", self._hear_run)
-        ports.signals.on("runs", lambda _: self._left.set())
+        ports.signals.on("runs", recovery.wake)
 
     async def start(self) -> None:
         """Take over what other processes left, now and from time to time."""
-        works: dict[str, tuple[Callable[[], Awaitable[None]], float]] = {
-            "taking over unfinished runs": (self.recover, RECOVERY_S),
-            "removing what was deleted or reset": (partial(finish_removals, self._ports), RECOVERY_S),
-            "erasing texts": (partial(finish_erasures, self._ports, self._is_dead), RECOVERY_S),
-            "removing unused ephemeral conversations": (partial(delete_unused, self._ports), UNUSED_S),
-        }
-        for name, (work, every_s) in works.items():
-            self._background.append(asyncio.create_task(self._repeat(work, name, every_s)))
-        self._background.append(asyncio.create_task(self._callbacks.work()))
-        self._background.append(asyncio.create_task(self._find_left()))
+        for worker in self._workers:
+            await worker.start()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """All tasks of this runner."""
-        return [*self._background, *self._drivers.values(), *self.after_runs.tasks]
+        background = [task for worker in self._workers for task in worker.tasks]
+        return [*background, *self._drivers.values(), *self.after_runs.tasks]
 
     async def drain(self, within_s: float) -> None:
         """Begin no run any more, and return when none is under way here, at the latest after so many seconds.
@@ -113,8 +109,8 @@ class Runner:
         """
         self._ports.drain.begin(within_s)
         self._ports.background.end()
-        for task in self._background:
-            task.cancel()
+        for worker in self._workers:
+            await worker.close()
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner, queued=True))
         with contextlib.suppress(TimeoutError):
@@ -125,10 +121,9 @@ class Runner:
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
         self._closing = True  # from here on no run is begun
-        tasks = [*self._background, *self._drivers.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for worker in self._workers:
+            await worker.close()
+        await end_tasks(*self._drivers.values())
         self._ports.background.end()
         await self.after_runs.close()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -297,24 +292,6 @@ class Runner:
         """Return whether this process can reach the agent's model."""
         return self._ports.models.find(in_effect(agent, self._ports.models).model) is not None
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], name: str, every_s: float) -> None:
-        """Do this work now and every so many seconds, until the store is closed; the log names it."""
-        while True:
-            if work == self.recover:
-                self._left.clear()
-            try:
-                await work()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("%s failed: %s", name, error)
-            except Exception:  # one run that can't even be looked at must not keep the others from being taken over
-                log.exception("%s stopped at a defect", name)
-            if work == self.recover:
-                await _wait(self._left, every_s)
-            else:
-                await asyncio.sleep(every_s)
-
     def _hear_run(self, rest: str) -> None:
         """Look at a run to which another process has added events, or at all of them."""
         heard = key_of(rest)
@@ -325,13 +302,6 @@ class Runner:
                 interrupt.news.set()
         moves, self._moves = self._moves, asyncio.Event()
         moves.set()
-
-    async def _find_left(self) -> None:
-        """Look once for conversations that wait for extraction."""
-        try:
-            await self.after_runs.find_left()
-        except StoreError as error:  # they are found after their next runs
-            log.warning("looking for conversations that wait for extraction failed: %s", error)
 
     def _publish(self, key: RunKey, publications: Sequence[Publication]) -> None:
         """Send to the readers of a run; who listens too late reads the stored events."""
@@ -398,7 +368,7 @@ class Runner:
                 if progress is None and seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
                     pause_s = self._ports.signals.look_s(self._ports.settings.poll_s)
-                    await _wait(moves, pause_s * (0.5 + self._ports.randomness.random()))
+                    await wait_for(moves, pause_s * (0.5 + self._ports.randomness.random()))
         except Exception as error:
             # Whoever waits must hear of it. The runs stay in the store: recovery takes them up again.
             if not isinstance(error, PerdureError):

@@ -8,7 +8,6 @@ time is fired by at most one process, and a kill leaves all of it or nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import re
@@ -25,7 +24,6 @@ from perdure.core.errors import (
     ModelNotFound,
     NotFound,
     PerdureError,
-    StoreClosed,
     StoreError,
 )
 from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId, id_in_run
@@ -42,6 +40,7 @@ from perdure.engine.ports import EngineSettings, Ports, SendSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept, check_input
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.runner import Runner
+from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
@@ -262,48 +261,22 @@ AT_ONCE = 64
 """How many schedules are read at once."""
 
 
-class ScheduleWorker:
+class ScheduleWorker(Worker):
     """Fires the schedules of a store, beside the workers of other processes."""
 
     def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: SendSettings) -> None:
+        super().__init__("firing schedules", self._fire_all, LOOK_S)
         self._ports, self._runner, self._companions, self._settings = ports, runner, companions, settings
-        self._wake = asyncio.Event()
-        ports.signals.on("schedules", lambda _: self._wake.set())
-        self._task: asyncio.Task[None] | None = None
+        ports.signals.on("schedules", self.wake)
         # Due times that were left to others, and until when.
         self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}
 
-    async def start(self) -> None:
-        """Begin to fire what is due."""
-        self._task = asyncio.create_task(self._work())
-
-    def wake(self) -> None:
-        """Look now: a schedule was made or changed."""
-        self._wake.set()
-
-    async def close(self) -> None:
-        """Fire no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _work(self) -> None:
-        """Fire what is due until the store is closed."""
-        while True:
-            self._wake.clear()
-            wait_s = LOOK_S
-            try:
-                await self.fire_due()
-                wait_s = await self._next_wait()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("schedules wait: %s", error)
-            except Exception:  # whatever it is, it must not end the worker
-                log.exception("firing schedules stopped at a defect")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
+    async def _fire_all(self) -> float:
+        """Fire what is due, and return the seconds until the next look. Raises: StoreError."""
+        await self.fire_due()
+        now = self._ports.clock.now()
+        next_at = await self._ports.store.read(lambda tx: tx.schedules.next_due(since=now))
+        return LOOK_S if next_at is None else min(LOOK_S, max(0.001, (next_at - now).total_seconds()))
 
     async def fire_due(self) -> int:
         """Fire what is due now, and return how many due times were dealt with. Raises: StoreError."""
@@ -382,9 +355,3 @@ class ScheduleWorker:
                 request, refusal = None, str(error)
         # If this task is cancelled now, the run is stored all the same, and `recover` takes it up.
         return await to_the_end(ports.store.write(fire, schedule, plan, request, refusal, ports.inputs()))
-
-    async def _next_wait(self) -> float:
-        """The seconds until the next look."""
-        now = self._ports.clock.now()
-        next_at = await self._ports.store.read(lambda tx: tx.schedules.next_due(since=now))
-        return LOOK_S if next_at is None else min(LOOK_S, max(0.001, (next_at - now).total_seconds()))

@@ -9,15 +9,15 @@ made: a report that was sent may be sent again, but none without end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreClosed, StoreError, ToolError
+from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreError, ToolError
 from perdure.core.ids import AgentId, BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
 from perdure.domain.agents.capture import capture, capture_due
@@ -28,21 +28,10 @@ from perdure.engine.facts.worker import Extractions
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.workers.background import LineWorker, Pauses
+from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
-
-
-def capture_worker(ports: Ports) -> LineWorker:
-    """Return the worker that captures what is due in a conversation."""
-
-    async def work(line: Line) -> None:
-        try:
-            await _capture_due(ports, line)
-        except StoreError as error:  # what is in the log still is found to be due after the next run
-            log.warning("capture of conversation %s of %s: %s", line[1], line[0], error)
-
-    return LineWorker(work)
 
 
 async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
@@ -81,15 +70,16 @@ class AfterRuns:
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
         self._ports, self._views = ports, ports.views
         self.listeners: list[Listener] = []
-        self.captures = capture_worker(ports)
+        self.captures = LineWorker[Line]("capture", partial(_capture_due, ports))
         self._preparations = Preparations(ports)
         self.extractions = Extractions(ports, pauses)
         self._engines = EngineTurns(ports)
+        self._parts = (self.captures, self._preparations, self.extractions, self._engines)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
-        return [*self.captures.tasks, *self._preparations.tasks, *self.extractions.tasks, *self._engines.tasks]
+        return [task for part in self._parts for task in part.tasks]
 
     def note_run(self, line: Line, ended: RunLog) -> None:
         """Begin what is due now that a run of this conversation has ended."""
@@ -112,16 +102,10 @@ class AfterRuns:
         """Begin what is due now that a message of this conversation has been changed."""
         self._preparations.note_change(line)
 
-    async def find_left(self) -> None:
-        """Find what an earlier process left. Raises: StoreError."""
-        await self.extractions.find_left()
-
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
-        await self.captures.close()
-        await self._preparations.close()
-        await self.extractions.close()
-        await self._engines.close()
+        for part in self._parts:
+            await part.close()
 
 
 WAITS_S = (10.0, 60.0, 300.0, 1_800.0)
@@ -136,31 +120,12 @@ AT_ONCE = 16
 _TRANSIENT = frozenset({408, 425, 429})
 
 
-class Callbacks:
-    """Reports the ends of runs and batches until the store is closed."""
+class CallbackWorker(Worker):
+    """Reports the ends of runs and batches."""
 
     def __init__(self, ports: Ports) -> None:
-        self._ports, self._wake = ports, asyncio.Event()
-
-    def wake(self) -> None:
-        """Look now: a run has ended."""
-        self._wake.set()
-
-    async def work(self) -> None:
-        """Send what is due, now, when a run has ended, and from time to time."""
-        while True:
-            self._wake.clear()
-            try:
-                await self.send_due()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("reports wait: %s", error)
-            except Exception:  # whatever it is, it must not end the worker
-                log.exception("sending reports stopped at a defect")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._wake.wait()
+        super().__init__("sending reports", self.send_due, LOOK_S)
+        self._ports = ports
 
     async def send_due(self) -> None:
         """Send the reports that are due, some at a time. Raises: StoreError."""

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
 
-from perdure.engine.run.interrupts import Interrupt
+from perdure.core.errors import NotFound, PerdureError, StoreClosed
+from perdure.core.tasks import end_tasks, wait_for
+from perdure.engine.run.interrupts import Interrupt, interruptible
 from perdure.engine.run.log import Line
+
+log = logging.getLogger(__name__)
+
+Key = TypeVar("Key")
 
 QUIET_S, APART_S, IDLE_S = 10.0, 3_600.0, 600.0
 LOOK_S = 1.0
@@ -102,24 +110,15 @@ class Foreground:
     @contextlib.asynccontextmanager
     async def call(self, model: str) -> AsyncIterator[None]:
         """Make one call within the block. Raises inside it: PutBack."""
-        task = asyncio.current_task()
-        assert task is not None
-        interrupt = self._call = Interrupt(task)
+        interrupt = self._call = Interrupt()
         if model not in self._cold:
             self._taken_at[model] = asyncio.get_running_loop().time()
             self._cold.add(model)
-        error: BaseException | None = None
-        try:
-            yield
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self._call = None
-            # As `holding` does: only our own cancellation is taken back.
-            is_ours = isinstance(error, asyncio.CancelledError | None)
-            if interrupt.reason is not None and task.uncancel() == 0 and is_ours:
-                raise interrupt.reason from error
+        with interruptible(interrupt):
+            try:
+                yield
+            finally:
+                self._call = None
 
 
 class Background:
@@ -181,9 +180,7 @@ class Background:
             )
             if not seconds:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
+            await wait_for(self._ended, seconds)
         raise PutBack(ended=True)
 
     def end(self) -> None:
@@ -197,14 +194,18 @@ CLOSING_S = 5.0
 """How long a closing process goes on with what it has begun."""
 
 
-class LineWorker:
-    """The work of one process: at most one task at a time for each conversation. `work` raises
-    nothing but `PutBack`."""
+class LineWorker(Generic[Key]):
+    """The work of one process: at most one task at a time for each conversation, group or the like.
 
-    def __init__(self, work: Callable[[Line], Awaitable[None]]) -> None:
-        self._do = work
-        self._tasks: dict[Line, asyncio.Task[None]] = {}
-        self._again: set[Line] = set()
+    Args:
+        what: what is done, as the log names it.
+        work: does it. What fails is logged, and met again when the work is begun again; what was deleted is left.
+    """
+
+    def __init__(self, what: str, work: Callable[[Key], Awaitable[None]]) -> None:
+        self._what, self._do = what, work
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._again: set[Key] = set()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -212,12 +213,12 @@ class LineWorker:
         return list(self._tasks.values())
 
     @property
-    def lines(self) -> Collection[Line]:
-        """The conversations that are worked on."""
+    def lines(self) -> Collection[Key]:
+        """What is worked on."""
         return self._tasks.keys()
 
-    def start(self, line: Line) -> None:
-        """Work in the background on this conversation; once more, if that is going on already."""
+    def start(self, line: Key) -> None:
+        """Work on this in the background; once more, if that is going on already."""
         if line in self._tasks:
             self._again.add(line)
             return
@@ -229,14 +230,14 @@ class LineWorker:
         while self._tasks:  # one that ends may begin another
             await finish_tasks(self.tasks)
 
-    def _end(self, line: Line, task: asyncio.Task[None]) -> None:
+    def _end(self, line: Key, task: asyncio.Task[None]) -> None:
         """Forget a task that has ended; what was to be done again since its last look is begun anew."""
         del self._tasks[line]
         if line in self._again and not task.cancelled():
             self.start(line)
 
-    async def _work(self, line: Line) -> None:
-        """Work on a conversation, again if another run of it has ended meanwhile."""
+    async def _work(self, line: Key) -> None:
+        """Work on this, again if it was to be done once more meanwhile."""
         while True:
             self._again.discard(line)
             try:
@@ -246,17 +247,25 @@ class LineWorker:
                     self._again.discard(line)
                     return
                 continue
+            except (NotFound, StoreClosed):  # deleted meanwhile, or the process ends
+                pass
+            except PerdureError as error:
+                log.warning("%s of %s: %s", self._what, _name_of(line), error)
+            except Exception:
+                log.exception("%s of %s stopped at a defect", self._what, _name_of(line))
             if line not in self._again:
                 return
+
+
+def _name_of(line: object) -> str:
+    return f"conversation {line[1]} of {line[0]}" if isinstance(line, tuple) else str(line)
 
 
 async def finish_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
     """Let tasks finish for a few seconds, then stop them."""
     if tasks:
         _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
-        for task in unfinished:
-            task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
+        await end_tasks(*unfinished)
 
 
 BUSY_SHARE = 0.02
@@ -306,9 +315,7 @@ class Pauses:
         loop = asyncio.get_running_loop()
         async with self._one:
             while not self._ended.is_set() and (seconds := self._seconds_left(loop.time())) > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._ended.wait()
+                await wait_for(self._ended, seconds)
             began_at, is_pause = loop.time(), self._is_pause(loop.time())
             try:
                 yield

@@ -14,18 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import (
-    ModelAuthenticationFailed,
-    ModelError,
-    ModelNotFound,
-    ModelQuotaExceeded,
-    StoreClosed,
-    StoreError,
-)
+from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotFound, ModelQuotaExceeded, StoreError
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.workers.worker import Worker
 from perdure.storage.store import Store, StoreOver
 from perdure.storage.tx import Tx
 
@@ -71,7 +65,7 @@ class _Unavailable(Exception):
 
 
 @dataclass(slots=True)
-class _Batch:
+class _TextBatch:
     """Texts of one request, claimed until `claimed_until`. `lock` guards that time while it is renewed or used."""
 
     texts: list[ClaimedText]
@@ -103,116 +97,52 @@ class WatchedStore(StoreOver):
         return result
 
 
-class EmbeddingWorker:
-    """Embeds queued texts, in a task of its own from `start` to `close`.
+class EmbeddingWorker(Worker):
+    """Embeds queued texts.
 
     `trouble` says why it waits, for people; None: it works.
     """
 
     def __init__(self, store: Store, embedder: Embedder, *, clock: Clock, randomness: Randomness) -> None:
+        super().__init__("embedding", self._embed_all, POLL_S)
         self._store, self._embedder, self._clock, self._randomness = store, embedder, clock, randomness
-        self._nudged = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self.trouble: str | None = None
 
-    async def start(self) -> None:
-        """Begin to embed, in a task of its own."""
-        self._task = asyncio.create_task(self._work_for_ever())
+    async def _embed_all(self) -> None:
+        """Begin to embed what is queued. Raises: StoreError."""
+        await self.take(self._claim, self._embed, at_once=1 if self._embedder.local or self._failures else LANES)
 
-    def nudge(self) -> None:
-        """Look at the queue now: texts were added."""
-        self._nudged.set()
-
-    async def close(self) -> None:
-        """Stop, and release claimed texts."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-
-    async def _work_for_ever(self) -> None:
-        """Embed queued texts until the store is closed."""
-        while True:
-            pause = POLL_S
-            try:
-                self._nudged.clear()
-                if await self._is_waiting():
-                    await self._drain()
-            except StoreClosed:
-                return
-            except _Unavailable as error:
-                pause = self._pause(error)
-            except StoreError as error:
-                log.warning("embedding waits for the store: %s", error)
-            except Exception as error:  # no defect ends the worker
-                log.exception("embedding stopped at a defect")
-                pause = self._pause(_Unavailable(error, None))
-            if self._failures:
-                await asyncio.sleep(pause)
-            else:
-                # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes together with the nudge.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._nudged.wait()
-
-    async def _is_waiting(self) -> bool:
-        """Whether a text waits for its vector."""
-        now = self._clock.now()
-        return await self._store.read(lambda tx: tx.vectors.has_work(self._embedder.handle, at=now))
-
-    def _pause(self, error: _Unavailable) -> float:
-        """How long to wait, in seconds, before the embedder is tried again."""
+    def _back_off(self, error: _Unavailable) -> None:
+        """Wait before the embedder is tried again."""
         if not self._failures:
             log.warning("texts can't be embedded for now: %s", error)
         self.trouble = str(error)
         self._failures += 1
         longest = backoff_s(self._failures, first_s=DOWN_S, most_s=DOWN_MAX_S)
         # Random, so that processes do not ask the same endpoint in step.
-        return max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
+        self.pause(max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2)))
 
-    async def _drain(self) -> None:
-        """Embed until the queue is empty. Raises: _Unavailable."""
-        requests: set[asyncio.Task[None]] = set()
-        try:
-            while True:
-                lanes = 1 if self._embedder.local or self._failures else LANES
-                while len(requests) < lanes:
-                    batch = await self._claim()
-                    if batch is None:
-                        break
-                    requests.add(asyncio.create_task(self._embed(batch)))
-                if not requests:
-                    if not await self._store.write(lambda tx: tx.vectors.fill(self._embedder.handle, limit=FILL_TEXTS)):
-                        return
-                    continue
-                done, requests = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-                for error in [task.exception() for task in done]:  # asyncio warns of errors that nobody reads
-                    if error is not None:
-                        raise error
-        finally:
-            for task in requests:
-                task.cancel()
-            await asyncio.gather(*requests, return_exceptions=True)
-
-    async def _claim(self) -> _Batch | None:
+    async def _claim(self) -> _TextBatch | None:
         """Claim texts to embed; None: the queue is empty."""
+        store, model = self._store, self._embedder.handle
         limit = 1 if self._failures else LOCAL_TEXTS if self._embedder.local else TEXTS
-        while True:
-            now = self._clock.now()
-            until = now + timedelta(seconds=LEASE_S)
-            count, texts = await self._store.write(claim_texts, self._embedder.handle, at=now, until=until, limit=limit)
+        now = self._clock.now()
+        until = now + timedelta(seconds=LEASE_S)
+        while await store.read(lambda tx: tx.vectors.has_work(model, at=now)):
+            count, texts = await store.write(claim_texts, model, at=now, until=until, limit=limit)
             if texts:
-                return _Batch(texts, until)
-            if not count:
-                return None
+                return _TextBatch(texts, until)
+            if not count and not await store.write(lambda tx: tx.vectors.fill(model, limit=FILL_TEXTS)):
+                break
+        return None
 
-    async def _embed(self, batch: _Batch) -> None:
-        """Embed and store a batch; after a failure, release its claims. Raises: _Unavailable."""
+    async def _embed(self, batch: _TextBatch) -> None:
+        """Embed and store a batch; after a failure, release its claims. Raises: StoreError."""
         keeper = asyncio.create_task(self._renew_for_ever(batch))
         try:
             await self._embed_texts(batch, batch.texts)
-        except BaseException:
+        except BaseException as error:
             async with batch.lock:
                 keeper.cancel()
                 with contextlib.suppress(StoreError):
@@ -220,11 +150,13 @@ class EmbeddingWorker:
                     await to_the_end(
                         self._store.write(lambda tx: tx.vectors.release(claims, claimed=batch.claimed_until))
                     )
-            raise
+            if not isinstance(error, _Unavailable):
+                raise
+            self._back_off(error)
         finally:
             keeper.cancel()
 
-    async def _embed_texts(self, batch: _Batch, texts: Sequence[ClaimedText]) -> None:
+    async def _embed_texts(self, batch: _TextBatch, texts: Sequence[ClaimedText]) -> None:
         """Embed and store texts of a batch; after a refused request, by halves. Raises: _Unavailable."""
         contents = list(dict.fromkeys(text.text for text in texts))
         try:
@@ -250,7 +182,7 @@ class EmbeddingWorker:
                 claimed_until=batch.claimed_until,
             )
 
-    async def _retry_or_give_up(self, batch: _Batch, text: ClaimedText, error: ModelError) -> None:
+    async def _retry_or_give_up(self, batch: _TextBatch, text: ClaimedText, error: ModelError) -> None:
         """Count a refused text's try, and give it up after `TRIES`, unless the provider refuses any text."""
         try:
             await self._embedder.embed([PROBE], purpose="document")
@@ -263,7 +195,7 @@ class EmbeddingWorker:
                 lambda tx: tx.vectors.fail(text.claim, str(error), claimed=batch.claimed_until, again=again)
             )
 
-    async def _renew_for_ever(self, batch: _Batch) -> None:
+    async def _renew_for_ever(self, batch: _TextBatch) -> None:
         """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
@@ -274,6 +206,6 @@ class EmbeddingWorker:
                     batch.claimed_until = until
 
 
-def _renew(tx: Tx, batch: _Batch, *, until: datetime) -> None:
+def _renew(tx: Tx, batch: _TextBatch, *, until: datetime) -> None:
     """Extend the claims of a batch's texts."""
     tx.vectors.renew([text.claim for text in batch.texts], claimed=batch.claimed_until, until=until)

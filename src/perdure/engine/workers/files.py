@@ -27,8 +27,6 @@ from perdure.core.errors import (
     InvalidInput,
     LeaseLost,
     PerdureError,
-    StoreBusy,
-    StoreClosed,
     StoreDamaged,
     StoreError,
     StoreUnavailable,
@@ -41,6 +39,7 @@ from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.views import limits_of, open_if_room, parts_of
 from perdure.engine.ports import Ports
 from perdure.engine.run.leases import is_dead
+from perdure.engine.workers.worker import Worker
 from perdure.scratch import scratch_folder
 from perdure.storage.tx import Tx
 
@@ -62,8 +61,8 @@ STEPS = 1_000  # of a file's progress
 CONVERSION_STEPS = 600  # how many of them are the conversion
 
 
-class FileWorker:
-    """Works on the files of a store until it is closed.
+class FileWorker(Worker):
+    """Works on the files of a store.
 
     Args:
         convert: what makes text of files; it may start child processes.
@@ -71,62 +70,22 @@ class FileWorker:
     """
 
     def __init__(self, ports: Ports, convert: Converter, *, progress_s: float = 0.3) -> None:
+        super().__init__("reading files", self._read_all, ports.settings.lease_s)
         self._ports, self._convert, self._progress_s = ports, convert, progress_s
-        self._owner = ports.owner
         self._next_cleanup = ports.clock.now()
         self._next_sweep = self._next_cleanup + CLEANUP_EVERY
-        self._wake = asyncio.Event()
-        self._working: set[asyncio.Task[None]] = set()
-        self._loop: asyncio.Task[None] | None = None
-        self._hold_up_error: StoreError | None = None
-        ports.signals.on("files", lambda _: self.wake())
-
-    @property
-    def held_up(self) -> StoreError | None:
-        """Why files wait here: the store's last error, such as a full disk. `None` once a file was read."""
-        return self._hold_up_error
-
-    async def start(self) -> None:
-        """Read files that wait or that dead processes have left, now and from time to time."""
-        self._loop = asyncio.create_task(self._work_for_ever())
-
-    def wake(self) -> None:
-        """Look now: a file was added or deleted."""
-        self._wake.set()
+        ports.signals.on("files", self.wake)
 
     async def close(self) -> None:
         """Stop. The next process begins unfinished files anew."""
-        tasks = [*self._working, *([self._loop] if self._loop else ())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await super().close()
         with contextlib.suppress(StoreError):
-            await self._ports.store.write(lambda tx: tx.files.release_all(self._owner))
+            await self._ports.store.write(lambda tx: tx.files.release_all(self._ports.owner))
 
-    async def _work_for_ever(self) -> None:
-        """Claim files and read them, some at a time, until the store is closed."""
-        store, settings = self._ports.store, self._ports.settings
-        while True:
-            self._wake.clear()
-            try:
-                await self._drop_abandoned_uploads()
-                while len(self._working) < FILES_AT_ONCE and await store.read(lambda tx: tx.files.has_work()):
-                    file = await self._claim()
-                    if file is None:
-                        break
-                    task = asyncio.create_task(self._work(file))
-                    self._working.add(task)
-                    task.add_done_callback(self._forget_task)
-            except StoreClosed:
-                return
-            except StoreError as error:
-                self._hold_up(error)
-                log.warning("files wait: %s", error)
-            except Exception:  # whatever it is, it must not end the worker
-                log.exception("looking for files stopped at a defect")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(settings.lease_s):
-                    await self._wake.wait()
+    async def _read_all(self) -> None:
+        """Read files that wait or that dead processes have left, some at a time. Raises: StoreError."""
+        await self._drop_abandoned_uploads()
+        await self.take(self._claim, self._work, at_once=FILES_AT_ONCE)
 
     async def _drop_abandoned_uploads(self) -> None:
         """Remove the bytes of uploads that were never completed, some parts at a time, once an hour."""
@@ -141,17 +100,15 @@ class FileWorker:
             self._next_sweep = now + SWEEP_EVERY
             await drop_orphans(self._ports, before=before)
 
-    def _forget_task(self, task: asyncio.Task[None]) -> None:
-        """Forget a task that has ended, and look for the next file."""
-        self._working.discard(task)
-        self._wake.set()
-
     async def _claim(self) -> File | None:
         """Claim a file that waits, or that a dead process has left; None: there is none."""
-        dead = [owner for owner in await self._ports.store.read(lambda tx: tx.files.list_owners()) if is_dead(owner)]
+        store, owner = self._ports.store, self._ports.owner
+        if not await store.read(lambda tx: tx.files.has_work()):
+            return None
+        dead = [one for one in await store.read(lambda tx: tx.files.list_owners()) if is_dead(one)]
         now = self._ports.clock.now()
-        return await self._ports.store.write(
-            lambda tx: tx.files.claim(owner=self._owner, at=now, until=now + self._lease, dead_owners=dead)
+        return await store.write(
+            lambda tx: tx.files.claim(owner=owner, at=now, until=now + self._lease, dead_owners=dead)
         )
 
     @property
@@ -166,35 +123,23 @@ class FileWorker:
             if file.status == "deleted":
                 await self._remove(file)
                 return
-            progress = _Progress()
+            progress = _FileProgress()
             beats = asyncio.create_task(self._beat(file, progress))
             try:
                 ended = await self._read(file, progress)
             finally:
                 beats.cancel()
             await store.write(_end, ended, self._ports)
-            self._hold_up_error = None
+            self.held_up = None
         except LeaseLost:
             return  # deleted meanwhile, or taken over
         except StoreError as error:
-            self._hold_up(error)
-            log.warning("%s waits for the next try: %s", file.id, error)
-            await self._give_back(file)
-        except Exception:
-            log.exception("%s stopped at a defect", file.id)
+            self.hold_up(error)
+            # The error is not the file's fault: it is tried again before the claim runs out, which would count.
+            await asyncio.sleep(self._ports.settings.lease_s / 2)
+            await store.write(lambda tx: tx.files.release_claim(file))
 
-    def _hold_up(self, error: StoreError) -> None:
-        """Remember why files wait, unless it passes by itself."""
-        if not isinstance(error, StoreBusy):  # that passes by itself
-            self._hold_up_error = error
-
-    async def _give_back(self, file: File) -> None:
-        """Let the file be tried again after a while, since an error of the store is not the file's fault."""
-        await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
-        with contextlib.suppress(StoreError):
-            await self._ports.store.write(lambda tx: tx.files.release_claim(file))
-
-    async def _read(self, file: File, progress: _Progress) -> File:
+    async def _read(self, file: File, progress: _FileProgress) -> File:
         """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""
         try:
             if file.tries > TRIES:
@@ -236,7 +181,7 @@ class FileWorker:
         await self._clear(file)
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
-    async def _convert_or_copy(self, file: File, progress: _Progress) -> Document:
+    async def _convert_or_copy(self, file: File, progress: _FileProgress) -> Document:
         """The document of a file: converted, or copied from a file with the same content."""
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
@@ -269,7 +214,7 @@ class FileWorker:
                     seq += 1
             return await self._convert(file.name, path, progress=progress.advance_conversion)
 
-    async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _Progress) -> None:
+    async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _FileProgress) -> None:
         """Store a file's text and chunks, some at a time. Raises: LeaseLost, StoreError."""
         store, ids, clock = self._ports.store, self._ports.ids, self._ports.clock
         parts = parts_of(document.text)
@@ -298,7 +243,7 @@ class FileWorker:
         if file.object_key and self._ports.contents is not None:
             await self._ports.contents.delete([file.object_key])
 
-    async def _beat(self, file: File, progress: _Progress) -> None:
+    async def _beat(self, file: File, progress: _FileProgress) -> None:
         """Renew the claim, and store the progress, for ever."""
         stored, waited_s = -1, 0.0
         while True:
@@ -319,7 +264,7 @@ class FileWorker:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _FileProgress:
     """The progress of a file: `done` of `STEPS`."""
 
     done: int = 0

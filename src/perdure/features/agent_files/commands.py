@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 from perdure.cli.run import Agent, Org, argument, command, flag, for_work, option
@@ -13,15 +10,16 @@ if for_work(__name__):
     from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.views.view import View, plural
-    from perdure.core.errors import InvalidInput
     from perdure.features.agent_files.exporting import export_text
     from perdure.features.agent_files.importing import Import, ImportOptions
     from perdure.features.agent_files.reading import read_agent_file
+    from perdure.library.perdure import AsyncPerdure
 
 
 @command("agent export", json=False)
 async def export_agent(
     view: View,
+    perdure: AsyncPerdure,
     agent: Agent,
     file: Annotated[str, argument("Such as ann.af (- is stdout).", "FILE")],
     messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
@@ -29,14 +27,11 @@ async def export_agent(
     org: Org = None,
 ) -> None:
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
-    async with work.named_agent(view, agent, empty=work.none_yet("agent", agent), org=org) as (perdure, target):
-        text = await export_text(perdure, target.id, with_messages=messages)
-        with nullcontext(view.print) if file == work.STDIN else work.output_lines(file, overwrite=overwrite) as write:
-            write(text)
-        where = "" if file == work.STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
-        view.hint(
-            f"Exported {target.name!r}{where}. Other archives than its own are not in it: `perdure archive export`."
-        )
+    text = await export_text(perdure, agent.id, with_messages=messages)
+    with work.output_lines(view, file, overwrite=overwrite) as write:
+        write(text)
+    where = "" if file == work.STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
+    view.hint(f"Exported {agent.name!r}{where}. Other archives than its own are not in it: `perdure archive export`.")
 
 
 @command("agent import", json=False)
@@ -49,25 +44,15 @@ async def import_agents(
     org: Org = None,
 ) -> None:
     """Make the agents of an agent file, of this program or of Letta's server."""
-    read = read_agent_file(_read(file))
-    async with work.open_store(view, org=org) as perdure:
+    read = read_agent_file(work.read_bytes(file))
+    async with work.open_store(org=org) as perdure:
         importer = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
         agents = [await perdure.agent(agent_id) for agent_id in await importer.run()]
         for warning in importer.warnings:
             view.note(f"{warning[0].upper()}{warning[1:]}.")
-        for several in [
-            await work.describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)
-        ]:
-            if several:
+        for one in dict.fromkeys(agent.name for agent in agents):
+            if several := await work.describe_same_name(perdure, one):
                 view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
         names = ", ".join(repr(agent.name) for agent in agents)
         talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
         view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")
-
-
-def _read(file: str) -> bytes:
-    """The bytes of a file, or of stdin. Raises: InvalidInput."""
-    try:
-        return sys.stdin.buffer.read() if file == work.STDIN else Path(file).expanduser().read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error

@@ -16,7 +16,8 @@ from perdure.core.ids import ConversationId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
-from perdure.server.http import Library, json_answer
+from perdure.server.http import Json, Library, json_answer
+from perdure.server.wire.answers import ImportedAgents
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ async def export_agent(
 
 
 @router.post("/v1/agents/import")
-async def import_agents(library: Library, request: Request) -> Response:
+async def import_agents(library: Library, request: Request) -> Json[ImportedAgents]:
     """Make the agents of an agent file, sent as a form, and return their ids.
 
     A model that this server lacks is replaced by its default one; tools that it lacks are left out. `warnings` says so.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused, NotFound
 from perdure.core.models import ModelTraits
+from perdure.core.tasks import end_tasks
 from perdure.features.local.catalogue import LocalModel, catalogue, read_head
 from perdure.providers.choosing import Choice
 from perdure.providers.provider import Endpoint
@@ -211,9 +212,7 @@ class LocalModels:
 
     async def close(self) -> None:
         """End all processes and transfers."""
-        for task in self.transfers.values():
-            task.cancel()
-        await asyncio.gather(*self.transfers.values(), return_exceptions=True)
+        await end_tasks(*self.transfers.values())
         await self._stop(list(self.processes))
 
     async def fetch(self, model: LocalModel, progress: Progress = lambda done, total: None) -> None:

@@ -16,7 +16,7 @@ from perdure.library.access import Access
 from perdure.library.organisations import Organisations
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
-from perdure.server.access.scopes import Refusal, Rule, rule_of, without_ids
+from perdure.server.access.scopes import ID, Refusal, Rule, rule_of, without_ids
 from perdure.server.log import trace_id
 from perdure.server.prompt import KEY_S, within
 from perdure.server.session import Sessions
@@ -27,7 +27,7 @@ SIGN_IN = "/sign-in"
 PAGE_HEADER = b"hx-request"
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_ID = re.compile(r"[a-z_-]+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID = re.compile(ID)
 
 
 class Gate:

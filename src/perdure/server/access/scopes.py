@@ -140,7 +140,8 @@ def without_ids(path: str) -> str:
     return _ID.sub("*", path)
 
 
-_ID = re.compile(r"(?<=/)[a-z_-]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|$)")
+ID = r"[a-z_-]+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_ID = re.compile(rf"(?<=/){ID}(?=/|$)")
 
 
 @functools.lru_cache(maxsize=2_000)

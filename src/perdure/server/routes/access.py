@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 
 from perdure.core.access.values import AuditFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.library.access import Access
-from perdure.server.http import Limit, json_answer, library_of, principal_of
+from perdure.server.http import Json, Limit, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
 from perdure.server.wire.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
@@ -47,7 +47,7 @@ def _check_own(request: Request, org_id: str) -> None:
 
 
 @router.post("/v1/organizations/")
-async def create_organization(body: NamedIn, request: Request, access: Administration) -> Response:
+async def create_organization(body: NamedIn, request: Request, access: Administration) -> Json[OrganizationAnswer]:
     """Create an organisation. Only administrators of the default one may."""
     _check_default(request)
     return json_answer(OrganizationAnswer.make(await access.create_organisation(body.name)))
@@ -56,7 +56,7 @@ async def create_organization(body: NamedIn, request: Request, access: Administr
 @router.get("/v1/organizations/")
 async def list_organizations(
     request: Request, access: Administration, after: OrgIdIn | None = None, limit: Limit = None
-) -> Response:
+) -> Json[list[OrganizationAnswer]]:
     """List the organisations, oldest first; administrators of others than the default one see their own."""
     own = principal_of(request).org_id
     if own != DEFAULT_ORG:
@@ -67,14 +67,14 @@ async def list_organizations(
 
 
 @router.get("/v1/organizations/{org_id}")
-async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> Response:
+async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> Json[OrganizationAnswer]:
     """Get an organisation."""
     _check_own(request, org_id)
     return json_answer(OrganizationAnswer.make(await access.organisation(org_id)))
 
 
 @router.delete("/v1/organizations/{org_id}")
-async def delete_organization(org_id: _OrgPath, request: Request, access: Administration) -> Response:
+async def delete_organization(org_id: _OrgPath, request: Request, access: Administration) -> Json[None]:
     """Delete an organisation with everything in it: its keys end within seconds, the rest is removed afterwards."""
     _check_own(request, org_id)
     _check_default(request)
@@ -83,32 +83,34 @@ async def delete_organization(org_id: _OrgPath, request: Request, access: Admini
 
 
 @router.post("/v1/users/")
-async def create_user(body: NamedIn, access: Administration) -> Response:
+async def create_user(body: NamedIn, access: Administration) -> Json[UserAnswer]:
     """Create a user. What a key of the user writes carries the user's id."""
     return json_answer(UserAnswer.make(await access.create_user(body.name)))
 
 
 @router.get("/v1/users/")
-async def list_users(access: Administration, after: UserIdIn | None = None, limit: Limit = None) -> Response:
+async def list_users(
+    access: Administration, after: UserIdIn | None = None, limit: Limit = None
+) -> Json[list[UserAnswer]]:
     """List the users, oldest first."""
     return json_answer([UserAnswer.make(one) for one in await access.users(after=after, limit=limit or 50)])
 
 
 @router.get("/v1/users/{user_id}")
-async def retrieve_user(user_id: _UserPath, access: Administration) -> Response:
+async def retrieve_user(user_id: _UserPath, access: Administration) -> Json[UserAnswer]:
     """Get a user."""
     return json_answer(UserAnswer.make(await access.user(user_id)))
 
 
 @router.delete("/v1/users/{user_id}")
-async def delete_user(user_id: _UserPath, access: Administration) -> Response:
+async def delete_user(user_id: _UserPath, access: Administration) -> Json[None]:
     """Delete a user. The user's keys count no more, and keep a line that says nothing of the user."""
     await access.delete_user(user_id)
     return json_answer(None)
 
 
 @router.post("/v1/keys/")
-async def create_key(body: KeyIn, access: Administration) -> Response:
+async def create_key(body: KeyIn, access: Administration) -> Json[KeyAnswer]:
     """Create an API key. This answer alone has its text: only a digest is stored."""
     key, text = await access.create_key(
         body.name, body.scope, user_id=body.user_id, expires_at=body.expires_at, limits=body.limits.limits
@@ -119,7 +121,7 @@ async def create_key(body: KeyIn, access: Administration) -> Response:
 @router.get("/v1/keys/")
 async def list_keys(
     access: Administration, user_id: UserIdIn | None = None, after: KeyIdIn | None = None, limit: Limit = None
-) -> Response:
+) -> Json[list[KeyAnswer]]:
     """List the API keys, oldest first, without their texts; revoked and expired ones included."""
     return json_answer(
         [KeyAnswer.make(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)]
@@ -127,13 +129,13 @@ async def list_keys(
 
 
 @router.get("/v1/keys/{key_id}")
-async def retrieve_key(key_id: _KeyPath, access: Administration) -> Response:
+async def retrieve_key(key_id: _KeyPath, access: Administration) -> Json[KeyAnswer]:
     """Get an API key, without its text."""
     return json_answer(KeyAnswer.make(await access.key(KeyId(key_id))))
 
 
 @router.delete("/v1/keys/{key_id}")
-async def revoke_key(key_id: _KeyPath, access: Administration) -> Response:
+async def revoke_key(key_id: _KeyPath, access: Administration) -> Json[KeyAnswer]:
     """Revoke an API key: every process refuses it within seconds. It stays in the list."""
     return json_answer(KeyAnswer.make(await access.revoke_key(KeyId(key_id))))
 
@@ -147,7 +149,7 @@ async def list_audit(
     object_id: Annotated[str | None, Query(max_length=200, description="Of what it was done to.")] = None,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="The `seq` of the last entry seen.")] = None,
     limit: Limit = None,
-) -> Response:
+) -> Json[list[AuditAnswer]]:
     """List who did what, newest first: administration, and changes of agents and memory by requests with a key."""
     where = AuditFilter(action=action, user_id=user_id, key_id=key_id, object_id=object_id)
     return json_answer([AuditAnswer.make(one) for one in await access.audit(where, before=before, limit=limit or 50)])

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from random import choice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 
-from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.context.costs.ledger import CostLedger
+from perdure.core import agents as core
+from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
 from perdure.library.agents import AgentState
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Library, Limit, Order, json_answer, pages
-from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
+from perdure.server.http import Json, Library, Limit, Order, json_answer, pages
+from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
+from perdure.server.wire.answers import Confirmation, Context
 from perdure.server.wire.base import WIRE_SETTING, wire_members
-from perdure.server.wire.blocks import block_shape, memory_shape
+from perdure.server.wire.blocks import Memory, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactIn, Compaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.folders import file_block_shape
@@ -40,7 +43,7 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 
 
 @router.post("/v1/agents/")
-async def create(body: AgentIn, library: Library) -> Response:
+async def create(body: AgentIn, library: Library) -> Json[Agent]:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     models, handle = library.handles, body.model_handle
@@ -71,7 +74,7 @@ async def list_agents(
     template_id: str | None = None,
     base_template_id: str | None = None,
     show_hidden_agents: bool = False,
-) -> Response:
+) -> Json[list[Agent]]:
     """List agents, newest first by default, without hidden ones."""
     where = AgentFilter(
         name=name,
@@ -101,26 +104,26 @@ async def list_tags(
     order_by: Literal["name"] = "name",
     name: Annotated[str | None, Query(description="A part of the tag, in any case.")] = None,
     query_text: Annotated[str | None, Query(deprecated=True)] = None,
-) -> Response:
+) -> Json[list[str]]:
     """List the tags that agents and blocks have, each once."""
     page = Page(50 if limit is None else limit, order == "asc", after, before)
     return json_answer(await library.all_agents.tags(page, text=name or query_text))
 
 
 @router.get("/v1/agents/count")
-async def count(library: Library) -> Response:
+async def count(library: Library) -> Json[int]:
     """Count the agents, without hidden ones."""
     return json_answer(await library.all_agents.count(AgentFilter(hidden=False)))
 
 
 @router.get("/v1/agents/{agent_id}")
-async def retrieve(agent_id: AgentIdIn, library: Library) -> Response:
+async def retrieve(agent_id: AgentIdIn, library: Library) -> Json[Agent]:
     """Get an agent with everything that belongs to it."""
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
-async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Response:
+async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Json[Agent]:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
     agent = library.agent_of(agent_id)
@@ -139,14 +142,14 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
 
 
 @router.delete("/v1/agents/{agent_id}")
-async def delete(agent_id: AgentIdIn, library: Library) -> Response:
+async def delete(agent_id: AgentIdIn, library: Library) -> Json[Confirmation]:
     """Delete an agent with its whole history; its blocks and archives stay."""
     await library.agent_of(agent_id).delete()
     return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
-async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
+async def core_memory(agent_id: AgentIdIn, library: Library) -> Json[Memory]:
     """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.agent_of(agent_id).memory()
     shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
@@ -156,7 +159,7 @@ async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
 @router.get("/v1/agents/{agent_id}/context")
 async def retrieve_context(
     agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None
-) -> Response:
+) -> Json[Context]:
     """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
     preview = await library.agent_of(agent_id).preview(conversation)
@@ -166,7 +169,7 @@ async def retrieve_context(
 @router.get("/v1/agents/{agent_id}/context/costs")
 async def list_costs(
     agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None, limit: Limit = 1_000
-) -> Response:
+) -> Json[CostLedger]:
     """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
     cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
@@ -175,7 +178,7 @@ async def list_costs(
 
 
 @router.post("/v1/agents/{agent_id}/summarize")
-async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Response:
+async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Json[Compaction]:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
     settings = (body or CompactIn()).settings
@@ -185,7 +188,7 @@ async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | Non
 @router.post("/v1/agents/{agent_id}/recompile")
 async def recompile(
     agent_id: AgentIdIn, library: Library, dry_run: bool = False, update_timestamp: bool = False
-) -> Response:
+) -> Json[str]:
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.
     `dry_run` changes nothing. The text names the time of the last compilation, or with `update_timestamp` of this
     one."""
@@ -194,7 +197,7 @@ async def recompile(
 
 
 @router.get("/v1/agents/{agent_id}/secrets")
-async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
+async def list_secrets(agent_id: AgentIdIn, library: Library) -> Json[list[Secret]]:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
     return json_answer([secret_shape(secret) for secret in await library.agent_of(agent_id).secrets.list()])
 
@@ -202,14 +205,14 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
 # --- shared with other routes
 
 
-async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
+async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Json[Agent]:
     """Answer with the agent as it is now. Raises: NotFound."""
     return json_answer((await agent_replies(library, [await library.agent_of(agent_id).state()]))[0])
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
-) -> Response:
+) -> Json[list[Agent]]:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
     return json_answer(await agent_replies(library, await library.all_agents.states(where, page, order)))
 
@@ -223,7 +226,7 @@ async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> 
     return shapes
 
 
-async def _file_blocks(library: AsyncPerdure, agents: Sequence[Agent]) -> dict[AgentId, list[dict[str, Any]]]:
+async def _file_blocks(library: AsyncPerdure, agents: Sequence[core.Agent]) -> dict[AgentId, list[dict[str, Any]]]:
     """Agent -> the first files of its folders as blocks."""
     found = await library.agent_files.first(agents, limit=FILE_BLOCKS_MAX) if agents else {}
     return {id_: [file_block_shape(id_, file, text) for file, text in files] for id_, files in found.items()}

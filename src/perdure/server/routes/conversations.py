@@ -12,16 +12,17 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
 from perdure.library.checks import Page
-from perdure.server.http import Library, Limit, Order, json_answer, library_of
+from perdure.server.http import Json, Library, Limit, Order, json_answer, library_of
 from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, history_answer
 from perdure.server.routes.runs import resume_stream
+from perdure.server.wire.answers import Message, Reply
 from perdure.server.wire.conversations import (
     CompactIn,
     Compaction,
@@ -32,7 +33,7 @@ from perdure.server.wire.conversations import (
     RecompileIn,
 )
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send
+from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
 from perdure.server.wire.messages import Display
 
 router = APIRouter(tags=["conversations"])
@@ -45,7 +46,7 @@ _ORDERS: dict[str, ConversationOrder] = {
 _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
-async def _send(request: Request) -> Response:
+async def _send(request: Request) -> Json[Reply] | StreamingResponse:
     """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = await read_send(request, streams_by_default=True)
     owner_id, named = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
@@ -58,7 +59,7 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 
 
 @router.post("/v1/conversations/")
-async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> Response:
+async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> Json[Conversation]:
     """Create a conversation of an agent. Its runs see and edit copies of the blocks with `isolated_block_labels`, in
     place of the agent's; 404 for a label that the agent has not."""
     conversation = await library.agent_of(agent_id).create_conversation(
@@ -77,7 +78,7 @@ async def list_conversations(
     order_by: Literal["created_at", "last_message_at", "last_run_completion"] = "created_at",
     archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: Annotated[str | None, Query(description="A part of the summary, in any case.")] = None,
-) -> Response:
+) -> Json[list[Conversation]]:
     """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
     page = Page(limit or 50, order == "asc", after)
@@ -86,7 +87,7 @@ async def list_conversations(
 
 
 @router.post("/v1/conversations/ephemeral")
-async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> Response:
+async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> Json[Conversation]:
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
     conversation = await library.conversations.create_ephemeral(body.model, body.system, body.values())
@@ -94,7 +95,9 @@ async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> R
 
 
 @router.get("/v1/conversations/{conversation_id}")
-async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
+async def retrieve(
+    conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
+) -> Json[Conversation]:
     """Get a conversation with the ids of the messages in view."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
     return json_answer(Conversation.make(await library.agent_of(owner_id).conversation_state(named)))
@@ -103,7 +106,7 @@ async def retrieve(conversation_id: ConversationPath, library: Library, agent_id
 @router.patch("/v1/conversations/{conversation_id}")
 async def update(
     conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentIdIn | None = None
-) -> Response:
+) -> Json[Conversation]:
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
@@ -113,7 +116,7 @@ async def update(
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
+async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Json[None]:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
@@ -128,7 +131,7 @@ async def list_conversation_messages(
     history: HistoryQuery,
     agent_id: AgentIdIn | None = None,
     group_id: GroupIdIn | None = None,
-) -> Response:
+) -> Json[list[Message]]:
     """List the messages of the conversation, the newest first. The cursors work as in the list of an agent. With a
     group, none if the conversation is not one of its agents'."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
@@ -142,7 +145,9 @@ async def list_conversation_messages(
 
 
 @router.post("/v1/conversations/{conversation_id}/cancel")
-async def cancel(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
+async def cancel(
+    conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
+) -> Json[dict[str, str]]:
     """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
     run that had ended before. 409 if there is none."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
@@ -153,7 +158,9 @@ async def cancel(conversation_id: ConversationPath, library: Library, agent_id: 
 
 
 @router.post("/v1/conversations/{conversation_id}/compact")
-async def compact(conversation_id: ConversationPath, library: Library, body: CompactIn | None = None) -> Response:
+async def compact(
+    conversation_id: ConversationPath, library: Library, body: CompactIn | None = None
+) -> Json[Compaction]:
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
     body = body or CompactIn()
@@ -168,7 +175,7 @@ async def fork(
     agent_id: AgentIdIn | None = None,
     message_id: MessageIdIn | None = None,
     hidden: bool = False,
-) -> Response:
+) -> Json[Conversation]:
     """Create a conversation with a copy of what this one has in view, up to `message_id` if it is given. Calls without
     a result are left out. A hidden one is in no list."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
@@ -180,7 +187,7 @@ async def fork(
 @router.post("/v1/conversations/{conversation_id}/recompile")
 async def recompile(
     conversation_id: ConversationPath, library: Library, body: RecompileIn | None = None, dry_run: bool = False
-) -> Response:
+) -> Json[str]:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""
     owner_id, named = _owner_and_id(conversation_id, body.agent_id if body else None)
@@ -188,10 +195,12 @@ async def recompile(
 
 
 @router.post("/v1/conversations/{conversation_id}/stream")
-async def resume(conversation_id: ConversationPath, library: Library, request: Request) -> Response:
+async def resume(
+    conversation_id: ConversationPath, library: Library, request: Request, body: ResumeRequest | None = None
+) -> StreamingResponse:
     """Continue the stream of a background run of the conversation, after the chunk that the body names. 400 if there is
     none."""
-    body = await read_body(ResumeRequest, request)
+    body = body or ResumeRequest()
     owner_id, conversation = _owner_and_id(conversation_id, body.agent_id)
     run = await library.agent_of(owner_id).find_resumable(
         conversation, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])

@@ -18,20 +18,24 @@ from perdure.library.origins.values import origin_shape
 from perdure.library.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
-from perdure.server.http import Library, json_answer, pages
+from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.wire.facts import (
     SCOPE_MAX_CHARS,
     CommunityShape,
     EntityShape,
     EventShape,
     FactChangesIn,
+    FactContextShape,
     FactIn,
     FactSettingsIn,
+    FactSettingsShape,
     FactShape,
     FoundFactShape,
+    MemoryShape,
     OwnerIn,
     ProfileShape,
     RuleIn,
+    RuleShape,
     TidyIn,
     TidyShape,
     TidyUndoIn,
@@ -42,6 +46,7 @@ from perdure.server.wire.facts import (
     rule_shape,
 )
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
+from perdure.server.wire.sources import FactOriginShape
 
 router = APIRouter(tags=["facts"])
 
@@ -109,7 +114,7 @@ Conditions = Annotated[FactConditions, Depends(conditions)]
 @router.get("/v1/facts")
 async def list_facts(
     owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
-) -> Response:
+) -> Json[list[FactShape]]:
     """List what an agent knows, newest first by default."""
     return json_answer([FactShape.make(hit) for hit in await library.facts_of(owner).page(page, **where)])
 
@@ -121,14 +126,14 @@ async def search_facts(
     where: Conditions,
     library: Library,
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> Response:
+) -> Json[list[FoundFactShape]]:
     """Search facts by words, vectors and how near their entities are, best first."""
     hits = await library.facts_of(owner).search(query, limit=limit, **where)
     return json_answer([FoundFactShape.make(hit) for hit in hits])
 
 
 @router.post("/v1/facts")
-async def create_fact(body: FactIn, library: Library) -> Response:
+async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
     """Add a fact that a person states."""
     values = body.values(await library.facts_of(body.owner).timezone())
     hit = await library.facts_of(body.owner).add_fact(
@@ -138,13 +143,13 @@ async def create_fact(body: FactIn, library: Library) -> Response:
 
 
 @router.get("/v1/facts/rules")
-async def list_rules(owner: Whose, library: Library) -> Response:
+async def list_rules(owner: Whose, library: Library) -> Json[list[RuleShape]]:
     """List what must not be remembered."""
     return json_answer([rule_shape(rule) for rule in await library.facts_of(owner).rules()])
 
 
 @router.post("/v1/facts/rules")
-async def create_rule(body: RuleIn, library: Library) -> Response:
+async def create_rule(body: RuleIn, library: Library) -> Json[RuleShape]:
     """Never remember facts with these words, about this entity, or of this relation."""
     rule = await library.facts_of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
     return json_answer(rule_shape(rule))
@@ -160,14 +165,14 @@ async def delete_rule(
 
 
 @router.get("/v1/facts/settings")
-async def get_settings(owner: Whose, library: Library) -> Response:
+async def get_settings(owner: Whose, library: Library) -> Json[FactSettingsShape]:
     """Get the settings of a graph, and how much it holds."""
     graph = await library.facts_of(owner).find_graph()
     return json_answer(fact_settings_shape(graph, await library.facts_of(owner).counts()))
 
 
 @router.patch("/v1/facts/settings")
-async def update_settings(body: FactSettingsIn, library: Library) -> Response:
+async def update_settings(body: FactSettingsIn, library: Library) -> Json[FactSettingsShape]:
     """Change settings of a graph; `paused` stops extraction."""
     changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
     graph = await library.facts_of(body.owner).change_settings(changes)
@@ -183,7 +188,7 @@ async def get_profile(
     library: Library,
     user: Annotated[str, Query(description="The name of another entity whose profile it is.")] = "",
     budget_tokens: Budget = PROFILE_TOKENS,
-) -> Response:
+) -> Json[ProfileShape]:
     """Get what is known about the user now, by slots, the most important first."""
     profile = await library.facts_of(owner).profile(budget_tokens=budget_tokens, user=user)
     return json_answer(ProfileShape.make(profile))
@@ -200,7 +205,7 @@ async def get_timeline(
     until: Annotated[Date | None, Query(description="Before then; a date is the whole day.")] = None,
     order: Literal["asc", "desc"] = "asc",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 100,
-) -> Response:
+) -> Json[list[EventShape]]:
     """List when facts began and ceased to be true."""
     events = await library.facts_of(owner).timeline(
         *period(since, until, zone), limit=limit, newest_first=order == "desc", tags=tag or (), entity=entity
@@ -214,7 +219,7 @@ async def get_context(
     library: Library,
     query: Annotated[str, Query(description="What the facts should match; without one the newest.")] = "",
     budget_tokens: Budget = CONTEXT_TOKENS,
-) -> Response:
+) -> Json[FactContextShape]:
     """Get what is known as one text for any program: the profile, facts for a query, and the latest events."""
     return json_answer(context_shape(await library.facts_of(owner).context(query, budget_tokens=budget_tokens)))
 
@@ -225,7 +230,7 @@ async def list_communities(
     library: Library,
     query: Annotated[str, Query(description="Search the summaries; without one the largest come first.")] = "",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> Response:
+) -> Json[list[CommunityShape]]:
     """List or search groups of entities that many facts connect."""
     return json_answer(
         [CommunityShape.make(hit) for hit in await library.facts_of(owner).communities(query, limit=limit)]
@@ -233,7 +238,7 @@ async def list_communities(
 
 
 @router.post("/v1/facts/tidy")
-async def tidy(body: TidyIn, library: Library) -> Response:
+async def tidy(body: TidyIn, library: Library) -> Json[list[TidyShape]]:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
     items = await library.facts_of(body.owner).tidy(dry_run=body.dry_run)
@@ -241,19 +246,19 @@ async def tidy(body: TidyIn, library: Library) -> Response:
 
 
 @router.post("/v1/facts/tidy/undo")
-async def undo_tidy(body: TidyUndoIn, library: Library) -> Response:
+async def undo_tidy(body: TidyUndoIn, library: Library) -> Json[list[MemoryShape]]:
     """Bring back all that the latest pass let fade."""
     return json_answer([memory_shape(one) for one in await library.facts_of(body.owner).restore_last()])
 
 
 @router.get("/v1/facts/{fact_id}")
-async def get_fact(fact_id: FactIdIn, library: Library) -> Response:
+async def get_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
     """Get a fact, as its newest version says."""
     return json_answer(FactShape.make(await library.facts.get(fact_id)))
 
 
 @router.patch("/v1/facts/{fact_id}")
-async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Response:
+async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Json[FactShape]:
     """Correct a fact, as a new version."""
     changes = body.changes(await library.facts.timezone(fact_id))
     return json_answer(FactShape.make(await library.facts.edit(fact_id, changes)))
@@ -267,13 +272,13 @@ async def delete_fact(fact_id: FactIdIn, library: Library) -> Response:
 
 
 @router.post("/v1/facts/{fact_id}/restore")
-async def restore_fact(fact_id: FactIdIn, library: Library) -> Response:
+async def restore_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
     """Believe a deleted fact again."""
     return json_answer(FactShape.make(await library.facts.restore(fact_id)))
 
 
 @router.get("/v1/facts/{fact_id}/history")
-async def get_history(fact_id: FactIdIn, library: Library) -> Response:
+async def get_history(fact_id: FactIdIn, library: Library) -> Json[FactOriginShape]:
     """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
     return json_answer(origin_shape(await library.origins.why(fact_id)))
 
@@ -281,12 +286,12 @@ async def get_history(fact_id: FactIdIn, library: Library) -> Response:
 @router.get("/v1/entities")
 async def list_entities(
     owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
-) -> Response:
+) -> Json[list[EntityShape]]:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
     return json_answer([EntityShape.make(one) for one in await library.facts_of(owner).page_of_entities(page)])
 
 
 @router.get("/v1/entities/{entity_id}")
-async def get_entity(entity_id: EntityIdIn, library: Library) -> Response:
+async def get_entity(entity_id: EntityIdIn, library: Library) -> Json[EntityShape]:
     """Get an entity."""
     return json_answer(EntityShape.make(await library.facts.get_entity(entity_id)))

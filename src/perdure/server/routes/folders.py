@@ -12,12 +12,15 @@ from starlette.datastructures import UploadFile
 from perdure.core.files import IfExists
 from perdure.library.checks import Page
 from perdure.library.files import FileState
-from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
+from perdure.server.wire.agents import Agent
 from perdure.server.wire.archives import Passage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 from perdure.server.wire.folders import (
+    AgentFiles,
     File,
+    Folder,
     FolderChangesIn,
     FolderIn,
     FolderSizes,
@@ -44,7 +47,7 @@ def _route(method: str, path: str, **options: Any) -> Callable[[Route], Route]:
 
 
 @_route("POST", "/v1/folders/")
-async def create(body: FolderIn, library: Library) -> Response:
+async def create(body: FolderIn, library: Library) -> Json[Folder]:
     """Create a folder that no agent has yet."""
     folder = (await library.folders.add(body.changes())).info
     return json_answer(folder_shape(folder, library.app.embedder))
@@ -55,20 +58,20 @@ async def list_folders(
     library: Library,
     page: Annotated[Page, pages("folder", limit=50, order="asc")],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
-) -> Response:
+) -> Json[list[Folder]]:
     """List folders, oldest first by default."""
     folders = await library.folders.page(page, name=name)
     return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
 
 
 @_route("GET", "/v1/folders/count")
-async def count(library: Library) -> Response:
+async def count(library: Library) -> Json[int]:
     """Count the folders."""
     return json_answer(await library.folders.count())
 
 
 @_route("GET", "/v1/folders/metadata")
-async def retrieve_metadata(library: Library, include_detailed_per_source_metadata: bool = False) -> Response:
+async def retrieve_metadata(library: Library, include_detailed_per_source_metadata: bool = False) -> Json[FolderSizes]:
     """Count the folders, their files and the bytes of these; with the files of each folder if the request includes
     them."""
     sizes = await library.folders.sizes(with_files=include_detailed_per_source_metadata)
@@ -76,34 +79,34 @@ async def retrieve_metadata(library: Library, include_detailed_per_source_metada
 
 
 @_route("GET", "/v1/folders/name/{folder_name}")
-async def retrieve_id(folder_name: str, library: Library) -> Response:
+async def retrieve_id(folder_name: str, library: Library) -> Json[FolderIdIn]:
     """Get the id of the folder of this name."""
     return json_answer(await library.folders.get_id(folder_name))
 
 
 @_route("GET", "/v1/folders/{folder_id}")
-async def retrieve(folder_id: FolderIdIn, library: Library) -> Response:
+async def retrieve(folder_id: FolderIdIn, library: Library) -> Json[Folder]:
     """Get a folder."""
     folder = (await library.folders.get(folder_id)).info
     return json_answer(folder_shape(folder, library.app.embedder))
 
 
 @_route("PATCH", "/v1/folders/{folder_id}")
-async def update(folder_id: FolderIdIn, body: FolderChangesIn, library: Library) -> Response:
+async def update(folder_id: FolderIdIn, body: FolderChangesIn, library: Library) -> Json[Folder]:
     """Change the fields that are set."""
     folder = (await library.folder_of(folder_id).update(**body.changes())).info
     return json_answer(folder_shape(folder, library.app.embedder))
 
 
 @_route("DELETE", "/v1/folders/{folder_id}")
-async def delete(folder_id: FolderIdIn, library: Library) -> Response:
+async def delete(folder_id: FolderIdIn, library: Library) -> Json[None]:
     """Take the folder from all agents and remove it with its files, in steps."""
     await library.folder_of(folder_id).delete()
     return json_answer(None)
 
 
 @_route("GET", "/v1/folders/{folder_id}/agents")
-async def list_agents(folder_id: FolderIdIn, library: Library, page: AgentsPage) -> Response:
+async def list_agents(folder_id: FolderIdIn, library: Library, page: AgentsPage) -> Json[list[AgentIdIn]]:
     """List the ids of the agents that have the folder, newest first by default."""
     return json_answer(await library.folder_of(folder_id).list_agents(page))
 
@@ -111,7 +114,7 @@ async def list_agents(folder_id: FolderIdIn, library: Library, page: AgentsPage)
 @_route("GET", "/v1/folders/{folder_id}/passages")
 async def list_passages(
     folder_id: FolderIdIn, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
-) -> Response:
+) -> Json[list[Passage]]:
     """List the passages of the folder's files, oldest first by default."""
     passages = await library.folder_of(folder_id).list_passages(page)
     return json_answer([Passage.make(passage) for passage in passages])
@@ -128,7 +131,7 @@ async def upload(
     duplicate_handling: Annotated[IfExists, Query(description="What to do if the name is taken.")] = "suffix",
     name: Annotated[str | None, Query(description="The name in the folder, if not its own.")] = None,
     encoding: Annotated[str | None, Query(description="That of a text, such as gb18030; else it is guessed.")] = None,
-) -> Response:
+) -> Json[File]:
     """Store a file. It is durable at the reply; its text is extracted in the background."""
     await library.folders.get(folder_id)  # before the body is read
     async with request.form(max_files=1, max_fields=20) as form:
@@ -153,7 +156,7 @@ async def list_files(
     library: Library,
     page: Annotated[Page, pages("file", limit=1_000, order="desc")],
     include_content: bool = False,
-) -> Response:
+) -> Json[list[File]]:
     """List the folder's files, newest first by default; with their text, up to a bounded size of the page."""
     files = await library.folder_of(folder_id).list_files(page, with_text=include_content)
     return json_answer([File.make(file) for file in files])
@@ -162,7 +165,7 @@ async def list_files(
 @_route("GET", "/v1/folders/{folder_id}/files/{file_id}")
 async def retrieve_file(
     folder_id: FolderIdIn, file_id: FileIdIn, library: Library, include_content: bool = False
-) -> Response:
+) -> Json[File]:
     """Get a file; with its text if the request includes it."""
     file = await library.folder_of(folder_id).file_state(file_id, with_text=include_content)
     return json_answer(File.make(file))
@@ -181,21 +184,21 @@ async def delete_file(folder_id: FolderIdIn, file_id: FileIdIn, library: Library
 @_route("GET", "/v1/agents/{agent_id}/folders")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("folder", limit=100, order="desc")]
-) -> Response:
+) -> Json[list[Folder]]:
     """List the agent's folders; `asc` is the order of creation."""
     folders = await library.folders.page(page, agent_id=agent_id)
     return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
 
 
 @_route("PATCH", "/v1/agents/{agent_id}/folders/attach/{folder_id}")
-async def attach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Response:
+async def attach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Json[Agent]:
     """Give the agent a folder, and the tools to read files; its files are opened while there is room."""
     await library.agent_of(agent_id).files.attach(folder_id)
     return await agent_answer(library, agent_id)
 
 
 @_route("PATCH", "/v1/agents/{agent_id}/folders/detach/{folder_id}")
-async def detach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Response:
+async def detach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Json[Agent]:
     """Take a folder away, and with the last one the tools to read files."""
     await library.agent_of(agent_id).files.detach(folder_id)
     return await agent_answer(library, agent_id)
@@ -212,7 +215,7 @@ async def list_files_of_agent(
     cursor: Annotated[str | None, Query(description="The older name of `after`.")] = None,
     order_by: OrderBy = None,
     is_open: Annotated[bool | None, Query(description="Only the open files, or only the others.")] = None,
-) -> Response:
+) -> Json[AgentFiles]:
     """List the files of the agent's folders, each with its text in view."""
     cursors = [None if text is None else file_id_of(agent_id, text) for text in (after or cursor, before)]
     page = Page(limit or 100, order == "asc", *cursors)
@@ -224,21 +227,21 @@ async def list_files_of_agent(
 
 # Before the routes that take a file's id, which `close-all` is not.
 @router.patch("/v1/agents/{agent_id}/files/close-all")
-async def close_all(agent_id: AgentIdIn, library: Library) -> Response:
+async def close_all(agent_id: AgentIdIn, library: Library) -> Json[list[str]]:
     """Close all files, and answer with their paths."""
     closed = await library.agent_of(agent_id).files.close_all()
     return json_answer([file.path for file in closed])
 
 
 @router.patch("/v1/agents/{agent_id}/files/{file_id}/open")
-async def open_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Response:
+async def open_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Json[list[str]]:
     """Show a file to the agent, and answer with the paths of the files that were closed for it."""
     closed = await library.agent_of(agent_id).files.open(file_id)
     return json_answer([file.path for file in closed])
 
 
 @router.patch("/v1/agents/{agent_id}/files/{file_id}/close")
-async def close_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Response:
+async def close_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Json[None]:
     """Close a file."""
     await library.agent_of(agent_id).files.close(file_id)
     return json_answer(None)

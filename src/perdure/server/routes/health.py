@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
 
 from perdure.core.errors import StoreError
-from perdure.server.http import Library, json_answer, json_bytes
+from perdure.server.http import Json, Library, json_answer, json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
+from perdure.server.wire.answers import Health
 
 router = APIRouter()
 
@@ -25,7 +26,7 @@ WIRE_VERSION = "0.16.8"
 
 @router.head("/v1/health/", include_in_schema=False)
 @router.get("/v1/health/")
-async def health() -> Response:
+async def health() -> Json[Health]:
     """Answer while the process runs; `version` is that of the API, `perdure` that of the server. Nothing else is
     checked."""
     return json_answer({"version": WIRE_VERSION, "status": "ok", "perdure": VERSION})
@@ -33,7 +34,7 @@ async def health() -> Response:
 
 @router.head("/v1/ready/", include_in_schema=False)
 @router.get("/v1/ready/")
-async def ready(request: Request, library: Library) -> Response:
+async def ready(request: Request, library: Library) -> Json[Health]:
     """Answer if the store can be read soon and has the tables of this version; else 503 and the kind of the error, or
     `stopping` once the server was asked to stop. Only the log has more."""
     if library.app.ports.drain.is_on:
@@ -46,6 +47,6 @@ async def ready(request: Request, library: Library) -> Response:
     return json_answer({"version": VERSION, "status": "ok"})
 
 
-def _not_ready(status: str, detail: str) -> Response:
+def _not_ready(status: str, detail: str) -> Json[Any]:
     shape = {"version": VERSION, "status": status, "detail": detail, "trace_id": trace_id()}
-    return Response(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")
+    return Json(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")

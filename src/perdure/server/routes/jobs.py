@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header
-from starlette.responses import Response
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
@@ -17,12 +16,13 @@ from perdure.engine.run.batch import named_request
 from perdure.library.checks import Page
 from perdure.library.messages.requests import BatchPart
 from perdure.library.runs import jobs
-from perdure.server.http import Library, json_answer, pages
+from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
+from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
-from perdure.server.wire.input import SendRequest, check_send
+from perdure.server.wire.input import SendRequest
 from perdure.server.wire.runs import WireRunStatus, callback_fields, duration_ns, wire_run, wire_status
 from perdure.server.wire.shapes import Object, WireShape, computed
 
@@ -57,7 +57,6 @@ class BatchIn(WireRequest):
 def _part(place: int, body: BatchPartIn) -> BatchPart:
     """A request as the service takes it. Raises: RequestRefused."""
     with named_request(place):
-        check_send(body)
         if body.streaming or body.callback_url is not None:
             raise InvalidInput("a batch does not stream, and has one callback_url for all of its requests")
         messages, answers = body.contents()
@@ -93,7 +92,7 @@ def wire_job(job: jobs.Job) -> dict[str, Any]:
 class Job(
     WireShape,
     of=Batch,
-    same="created_at",
+    fields="created_at",
     unlisted={"ttft_ns": None, "created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID},
 ):
     """A batch, or a run as older clients know it. `metadata.runs` counts the runs of a batch by status."""
@@ -135,7 +134,7 @@ _Key = Annotated[
 
 
 @router.post("/v1/messages/batches")
-async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotency_key: _Key = None) -> Response:
+async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotency_key: _Key = None) -> Json[Job]:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
     batch = await library.jobs.send_batch(
@@ -145,13 +144,13 @@ async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotenc
 
 
 @router.get("/v1/messages/batches")
-async def list_batches(library: Library, page: _Batches) -> Response:
+async def list_batches(library: Library, page: _Batches) -> Json[list[Job]]:
     """List batches."""
     return json_answer([wire_batch(batch) for batch in await library.jobs.list_batches(page)])
 
 
 @router.get("/v1/messages/batches/{batch_id}")
-async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Response:
+async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
     """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer."""
     return json_answer(wire_batch(await library.jobs.get_batch(BatchId(batch_id))))
 
@@ -159,14 +158,14 @@ async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Response:
 @router.get("/v1/messages/batches/{batch_id}/messages")
 async def list_batch_messages(
     library: Library, batch_id: JobIdIn, page: _Messages, agent_id: AgentIdIn | None = None
-) -> Response:
+) -> Json[BatchMessages]:
     """List what the agents of the batch answered and their tools returned, by time; or one of the agents."""
     messages = await library.jobs.list_messages(BatchId(batch_id), agent_id, page)
     return json_answer({"messages": [StoredMessage.make(message) for message in messages]})
 
 
 @router.patch("/v1/messages/batches/{batch_id}/cancel")
-async def cancel_batch(library: Library, batch_id: JobIdIn) -> Response:
+async def cancel_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
     """Cancel the runs of the batch that have not ended, and answer with the batch as it then stands."""
     return json_answer(wire_batch(await library.jobs.cancel_batch(BatchId(batch_id))))
 
@@ -177,7 +176,7 @@ async def cancel_batch(library: Library, batch_id: JobIdIn) -> Response:
 @router.get("/v1/jobs/", deprecated=True)
 async def list_jobs(
     library: Library, page: _Page, active: bool = False, source_id: FolderIdIn | None = None
-) -> Response:
+) -> Json[list[Job]]:
     """List batches, and the runs of all agents as jobs; `active` ones have not ended. Reading a file is no job here, so
     a folder has none."""
     jobs = [] if source_id is not None else await library.jobs.list(page, active=active)
@@ -185,25 +184,25 @@ async def list_jobs(
 
 
 @router.get("/v1/jobs/active", deprecated=True)
-async def list_active_jobs(library: Library, page: _Page, source_id: FolderIdIn | None = None) -> Response:
+async def list_active_jobs(library: Library, page: _Page, source_id: FolderIdIn | None = None) -> Json[list[Job]]:
     """List the jobs that have not ended."""
     return await list_jobs(library, page, active=True, source_id=source_id)
 
 
 @router.get("/v1/jobs/{job_id}", deprecated=True)
-async def retrieve_job(library: Library, job_id: JobIdIn) -> Response:
+async def retrieve_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Get a batch, or a run as a job."""
     return json_answer(wire_job(await library.jobs.get(job_id)))
 
 
 @router.patch("/v1/jobs/{job_id}/cancel", deprecated=True)
-async def cancel_job(library: Library, job_id: JobIdIn) -> Response:
+async def cancel_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Cancel a batch or run and answer with it as a job. One that has ended stays as it is."""
     return json_answer(wire_job(await library.jobs.cancel(job_id)))
 
 
 @router.delete("/v1/jobs/{job_id}", deprecated=True)
-async def delete_job(library: Library, job_id: JobIdIn) -> Response:
+async def delete_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Delete a batch or run that has ended, and answer with it as a job. Its messages stay in the history, and a
     batch's runs stay."""
     return json_answer(wire_job(await library.jobs.delete(job_id)))

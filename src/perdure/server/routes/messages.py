@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict, InvalidInput, IrreducibleFloor, NotFound, PerdureError
@@ -24,9 +24,12 @@ from perdure.library.messages.paging import HistoryPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.server.errors import continuing_run_answer, failure_answer
-from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, library_of
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
+from perdure.server.wire.agents import Agent
+from perdure.server.wire.answers import Imported, Message
+from perdure.server.wire.answers import Reply as WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.input import (
@@ -36,10 +39,10 @@ from perdure.server.wire.input import (
     ResetRequest,
     ReturnChange,
     SendRequest,
-    read_body,
     read_send,
 )
 from perdure.server.wire.messages import Display, MessageType, wire_messages
+from perdure.server.wire.runs import Run as WireRun
 from perdure.server.wire.runs import letta_response, wire_run
 
 router = APIRouter()
@@ -50,19 +53,19 @@ FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response
 """Stop reasons that are answered with an error; the others with the messages so far."""
 
 
-async def _create(request: Request) -> Response:
+async def _create(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send messages to an agent."""
     agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     return await answer_message(request, await read_send(request), agent_id)
 
 
-async def _create_stream(request: Request) -> Response:
+async def _create_stream(request: Request) -> Response | StreamingResponse:
     """Send messages to an agent, and answer with a stream."""
     agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     return await answer_message(request, await read_send(request, always_streams=True), agent_id)
 
 
-async def _create_async(request: Request) -> Response:
+async def _create_async(request: Request) -> Json[WireRun]:
     """Start a run in the background and answer with it."""
     agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     body = await read_send(request, may_call_back=True)
@@ -83,7 +86,9 @@ hot_routes: Sequence[Route] = [
 """They come before every other route."""
 
 
-async def answer_message(request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int = 0) -> Response:
+async def answer_message(
+    request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int = 0
+) -> Json[Any] | StreamingResponse:
     """Send the messages of the request's body, and answer with the reply or, on request, with a stream of it.
 
     Raises: as `MessageService.submit`; nothing was stored then.
@@ -100,11 +105,11 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 
 async def reply_answer(
     streams: Streams, accepted: Accepted, replying: Coroutine[Any, Any, Reply], shape: Callable[[Reply], dict[str, Any]]
-) -> Response:
+) -> Json[Any]:
     """Wait for the run to end, and answer with a shape of its reply. A client that leaves does not stop the run."""
     run_id = accepted.run.id
     reply = await reply_or_answer(streams, replying, run_id)
-    if isinstance(reply, Response):
+    if isinstance(reply, Json):
         return reply
     failure = reply.failure
     if failure is not None and failure.kind != MAX_COST and reply.stop_reason in FAILED_BY_THE_MODEL:
@@ -114,7 +119,7 @@ async def reply_answer(
     return json_answer(shape(reply))
 
 
-async def reply_or_answer(streams: Streams, replying: Coroutine[Any, Any, T], name: str) -> T | Response:
+async def reply_or_answer(streams: Streams, replying: Coroutine[Any, Any, T], name: str) -> T | Json[Any]:
     """The reply; or if it can't be waited for, the answer that says that the run, or turn, of this name goes on.
 
     Raises: NotFound.
@@ -181,7 +186,7 @@ async def history_answer(
     conversation: ConversationId | Literal["default"] | None,
     page: HistoryPage,
     display: Display,
-) -> Response:
+) -> Json[Any]:
     """Answer with messages of a conversation, or with None of all of the agent's, or of all agents."""
     shapes = await library.agent_of(agent_id).shown_messages(
         conversation, page, lambda message: wire_messages(message, display)
@@ -199,7 +204,7 @@ async def list_agent_messages(
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
-) -> Response:
+) -> Json[list[Message]]:
     """List the messages of all conversations of the agent, of one, or of the one in which it speaks in a group."""
     page, types = history
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
@@ -213,19 +218,19 @@ async def list_agent_messages(
 
 
 @router.post("/v1/agents/{agent_id}/messages/import")
-async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportRequest) -> Response:
+async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportRequest) -> Json[Imported]:
     """Append messages from elsewhere, with their times, to a conversation, by default the agent's first. Messages that
     are there already are skipped. No model is called."""
     is_first = body.conversation_id in (None, "default")
     conversation = None if is_first else ConversationId(body.conversation_id or "")
     result = await library.agent_of(agent_id).import_messages(body.messages, conversation=conversation)
-    return json_answer(asdict(result) | {"hint": result.hint or None})
+    return json_answer(Imported.make(result))
 
 
 @router.get("/v1/messages/")
 async def list_messages(
     library: Library, history: HistoryQuery, conversation_id: ConversationOrDefault | None = None
-) -> Response:
+) -> Json[list[Message]]:
     """List the messages of all agents, or of one conversation, the newest first. The cursors work as in the list of an
     agent. System messages are listed with their conversation only."""
     page, types = history
@@ -234,7 +239,7 @@ async def list_messages(
 
 
 @router.get("/v1/messages/{message_id}")
-async def retrieve_message(library: Library, message_id: MessageIdIn) -> Response:
+async def retrieve_message(library: Library, message_id: MessageIdIn) -> Json[list[Message]]:
     """Get the wire messages that show one stored message."""
     return json_answer(wire_messages(await library.messages.message(message_id), Display()))
 
@@ -242,7 +247,7 @@ async def retrieve_message(library: Library, message_id: MessageIdIn) -> Respons
 @router.patch("/v1/agents/{agent_id}/messages/{message_id}")
 async def modify_message(
     library: Library, agent_id: AgentIdIn, message_id: MessageIdIn, body: MessageChange
-) -> Response:
+) -> Json[Message]:
     """Change what a message says, and answer with it. The model sees the new text from its next request on, searches
     find it, and the log keeps the old one. 409 while a run of its conversation has not ended. The system message of a
     conversation changes with the agent's `system`."""
@@ -254,25 +259,26 @@ async def modify_message(
 
 
 @router.post("/v1/agents/{agent_id}/messages/cancel")
-async def cancel_messages(library: Library, agent_id: AgentIdIn, request: Request) -> Response:
+async def cancel_messages(
+    library: Library, agent_id: AgentIdIn, body: CancelRequest | None = None
+) -> Json[dict[str, str]]:
     """Cancel these runs of the agent, or all that have not ended. Answers with run id -> `cancelled`, or the status of
     a run that had ended before. 409 if no run is named and none runs."""
-    body = await read_body(CancelRequest, request)
-    runs = await library.agent_of(agent_id).cancel_all(whole_agent=True, run_ids=body.run_ids)
-    if not runs and body.run_ids is None:
+    run_ids = None if body is None else body.run_ids
+    runs = await library.agent_of(agent_id).cancel_all(whole_agent=True, run_ids=run_ids)
+    if not runs and run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
     return cancelled_answer(runs)
 
 
-def cancelled_answer(runs: Sequence[Run]) -> Response:
+def cancelled_answer(runs: Sequence[Run]) -> Json[Any]:
     """Answer with run id -> `cancelled`, or the status of a run that had ended before."""
     return json_answer({run.id: run.status if run.ended else "cancelled" for run in runs})
 
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
-async def reset_messages(library: Library, agent_id: AgentIdIn, request: Request) -> Response:
+async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> Json[Agent]:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
-    await read_body(ResetRequest, request)
     await library.agent_of(agent_id).reset()
     return await agent_answer(library, agent_id)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
@@ -22,16 +22,17 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
 from perdure.library.client_tools import client_tools_of
 from perdure.library.messages.requests import NewMessage
 from perdure.library.reply import Reply
-from perdure.server.http import Library, json_answer, while_connected
+from perdure.server.http import Json, Library, forget_body, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
+from perdure.server.wire.answers import Completion, Generated, Model
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
-from perdure.server.wire.chunks import Chunk
+from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
-from perdure.server.wire.runs import usage_statistics
+from perdure.server.wire.runs import RequestUsage
 
 _DISPLAY = Display(types=frozenset({"assistant_message"}))
 
@@ -120,10 +121,8 @@ def completion_shape(reply: Reply, run: Run) -> dict[str, Any]:
     return _head(run, "chat.completion") | {"choices": [choice], "usage": _usage_shape(reply.usage)}
 
 
-class CompletionChunks:
+class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
     """The chunks of one stream: the role, the pieces of the text, and why it ends."""
-
-    owner: ClassVar[str] = "the agent or conversation of the run"
 
     def __init__(self, run: Run, *, with_usage: bool) -> None:
         self.run, self.name, self._with_usage = run, run.id, with_usage
@@ -239,7 +238,7 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
-) -> Response:
+) -> Json[list[Model]]:
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.handles.reload()
@@ -255,7 +254,7 @@ async def list_models(
 
 
 @router.get("/v1/models/embedding")
-async def list_embedding_models(library: Library) -> Response:
+async def list_embedding_models(library: Library) -> Json[list[dict[str, Any]]]:
     """List the server's own embedding model, if it has one. It makes all vectors, whatever clients choose."""
     embedder = library.app.embedder
     return json_answer([] if embedder is None else [embedding_model_shape(embedder)])
@@ -270,17 +269,17 @@ class GenerateRequest(WireRequest):
 
 
 @router.post("/v1/agents/{agent_id}/generate")
-async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Response:
+async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Json[Generated]:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
     work = library.prompts.generate(agent_id, body.prompt, system=body.system_prompt, model=body.override_model)
     generated = await while_connected(request, work)
     took = generated.usage
-    usage = usage_statistics(took, 1, took.input_tokens + took.output_tokens)
+    usage = RequestUsage.make(took, step_count=1, context_tokens=took.total_tokens)
     return json_answer({"content": generated.text, "model": generated.model, "usage": usage})
 
 
 @router.post("/v1/agents/{agent_id}/messages/preview-raw-payload")
-async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Response:
+async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Json[dict[str, Any]]:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
     messages, _ = body.contents()
     payload = await library.prompts.build_payload(
@@ -301,8 +300,10 @@ async def _without_results(library: Library, agent_id: AgentId, answers: Sequenc
     ]
 
 
-@router.post("/v1/chat/completions")
-async def complete_chat(body: CompletionRequest, library: Library, request: Request) -> Response:
+@router.post("/v1/chat/completions", response_model=None)
+async def complete_chat(
+    body: CompletionRequest, library: Library, request: Request
+) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
     agent = library.agent_of(body.agent_id)
@@ -314,6 +315,7 @@ async def complete_chat(body: CompletionRequest, library: Library, request: Requ
         return await reply_answer(
             streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run)
         )
+    forget_body(request)
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     chunks = CompletionChunks(accepted.run, with_usage=with_usage)
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BatchId, ConversationId
@@ -20,13 +20,14 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepOfRun
 from perdure.search.query import parse_time
-from perdure.server.http import Library, Limit, json_answer, pages
+from perdure.server.http import Json, Library, Limit, forget_body, json_answer, pages
 from perdure.server.sse import Streams
 from perdure.server.wire import runs as wire
+from perdure.server.wire.answers import Message
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Date, Items, JobIdIn, RunIdIn, StepIdIn, Tags
-from perdure.server.wire.input import ResumeRequest, read_body
+from perdure.server.wire.input import ResumeRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
 
@@ -47,7 +48,7 @@ async def list_runs(
     background: bool | None = None,
     stop_reason: StopReason | None = None,
     batch_id: JobIdIn | None = None,
-) -> Response:
+) -> Json[list[wire.Run]]:
     """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
@@ -66,7 +67,7 @@ async def list_active_runs(
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     background: bool | None = None,
-) -> Response:
+) -> Json[list[wire.Run]]:
     """List the newest runs that have not ended, at most 100."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
@@ -76,20 +77,20 @@ async def list_active_runs(
 
 
 @router.get("/v1/runs/{run_id}")
-async def retrieve_run(library: Library, run_id: RunIdIn) -> Response:
+async def retrieve_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
     """Get a run."""
     return json_answer(wire.wire_run(await library.runs.run(run_id)))
 
 
 @router.delete("/v1/runs/{run_id}")
-async def delete_run(library: Library, run_id: RunIdIn) -> Response:
+async def delete_run(library: Library, run_id: RunIdIn) -> Json[None]:
     """Delete a run that has ended: no list shows it any more. Its messages stay in the history."""
     await library.runs.hide_run(run_id)
     return json_answer(None)
 
 
 @router.get("/v1/runs/{run_id}/trace")
-async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> Response:
+async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> Json[list[wire.Span]]:
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
     run, spans = await library.runs.spans_of_run(run_id)
@@ -97,7 +98,7 @@ async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1
 
 
 @router.get("/v1/runs/{run_id}/metrics")
-async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Response:
+async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Json[wire.RunMetrics]:
     """Get the run's duration, the number of its steps and the ids of the tools it used."""
     run, tool_ids = await library.runs.tools_of_run(run_id)
     return json_answer(wire.RunMetrics.make(run, tools_used=list(tool_ids)))
@@ -106,7 +107,7 @@ async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Response:
 @router.get("/v1/runs/{run_id}/messages")
 async def list_run_messages(
     library: Library, run_id: RunIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
-) -> Response:
+) -> Json[list[Message]]:
     """List the messages of the run, with those of the caller, also after a reset of its conversation: the
     types that the run's request asked for."""
     shapes = await library.runs.messages_of_run(
@@ -121,26 +122,27 @@ async def list_run_messages(
 @router.get("/v1/runs/{run_id}/steps")
 async def list_run_steps(
     library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
-) -> Response:
+) -> Json[list[wire.Step]]:
     """List the model calls of the run."""
     run, steps, agent = await library.runs.steps_of_run(run_id, page)
     return json_answer([wire.wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
 
 
 @router.get("/v1/runs/{run_id}/usage")
-async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Response:
+async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Json[wire.Usage]:
     """Get the usage of the run so far."""
-    return json_answer(wire.wire_usage(await library.runs.usage_of_run(run_id)))
+    usage = await library.runs.usage_of_run(run_id)
+    return json_answer(wire.Usage.make(usage, **wire.detail_fields(usage)))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
-async def cancel_run(library: Library, run_id: RunIdIn) -> Response:
+async def cancel_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
     return json_answer(wire.wire_run(await library.runs.cancel(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/replay")
-async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | None = None) -> Response:
+async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | None = None) -> Json[dict[str, Any]]:
     """Send the requests of a run again, to another model or with another system text, and answer with the old and new
     answers. Nothing is stored, and no tool runs: the model is given the recorded results. 409 while the run goes on."""
     body = body or wire.ReplayIn()
@@ -149,25 +151,27 @@ async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | No
 
 
 @router.get("/v1/runs/{run_id}/export")
-async def export_run(library: Library, run_id: RunIdIn) -> Response:
+async def export_run(library: Library, run_id: RunIdIn) -> Json[dict[str, Any]]:
     """Get the run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices."""
     return json_answer(await library.runs.export_run(run_id))
 
 
 @router.post("/v1/runs/{run_id}/stream")
-async def resume_run(library: Library, run_id: RunIdIn, request: Request) -> Response:
+async def resume_run(
+    library: Library, run_id: RunIdIn, request: Request, body: ResumeRequest | None = None
+) -> StreamingResponse:
     """Stream the chunks of a background run after number `starting_after`, stored and new ones."""
-    body = await read_body(ResumeRequest, request)
-    return await resume_stream(library, request, await library.runs.run(run_id), body)
+    return await resume_stream(library, request, await library.runs.run(run_id), body or ResumeRequest())
 
 
-async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body: ResumeRequest) -> Response:
+async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body: ResumeRequest) -> StreamingResponse:
     """Stream a background run after the chunk that the body names. Raises: HTTPException: it can't be streamed."""
     if not run.background:
         raise HTTPException(400, f"Run {run.id} was not created in background mode, so it can't be streamed again.")
     if not library.runs.keeps_stream(run):
         retention = library.runs.stream_retention
         raise HTTPException(410, f"Run {run.id} was created more than {retention} ago, its stream is no longer kept.")
+    forget_body(request)
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)
@@ -203,7 +207,7 @@ async def list_steps(
     tags: Annotated[Tags | None, Query(description="Steps with feedback that has one of these tags.")] = None,
     project_id: Annotated[str | None, Query(description="Steps of the agents of this project.")] = None,
     trace_ids: Annotated[Items[str] | None, Query(description="Steps of these traces.")] = None,
-) -> Response:
+) -> Json[list[wire.Step]]:
     """List the steps of all agents, newest first by default. All conditions hold."""
     where = StepFilter(
         agent_id=agent_id,
@@ -221,14 +225,14 @@ async def list_steps(
 
 
 @router.get("/v1/steps/{step_id}")
-async def retrieve_step(library: Library, step_id: StepIdIn) -> Response:
+async def retrieve_step(library: Library, step_id: StepIdIn) -> Json[wire.Step]:
     """Get a model call: its model, tokens and end."""
     found = await library.steps.step(step_id)
     return json_answer(_step_reply(library, found))
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
-async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> Response:
+async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> Json[wire.Step]:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
     found = await library.steps.put_feedback(step_id, body.feedback, tags=body.tags)
     return json_answer(_step_reply(library, found))
@@ -237,7 +241,7 @@ async def give_feedback(library: Library, step_id: StepIdIn, body: wire.Feedback
 @router.get("/v1/steps/{step_id}/messages")
 async def list_step_messages(
     library: Library, step_id: StepIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
-) -> Response:
+) -> Json[list[Message]]:
     """List the messages that the step brought: the model's, and the results of its calls."""
     shapes = await library.steps.messages_of_step(
         step_id, page, lambda message: wire_messages(message, Display()), id_of=lambda shape: str(shape["id"])
@@ -246,14 +250,14 @@ async def list_step_messages(
 
 
 @router.get("/v1/steps/{step_id}/metrics")
-async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Response:
+async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Json[wire.StepMetrics]:
     """Get the durations of the step's model call and tool calls, in nanoseconds."""
     run, times = await library.steps.times_of_step(step_id)
     return json_answer(wire.StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id))
 
 
 @router.get("/v1/steps/{step_id}/trace")
-async def retrieve_trace(library: Library, step_id: StepIdIn) -> Response:
+async def retrieve_trace(library: Library, step_id: StepIdIn) -> Json[wire.Trace]:
     """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
     without a provider."""
     run, step, exchange = await library.steps.trace_of_step(step_id)

@@ -10,7 +10,7 @@ from pydantic import StrictBool
 from perdure.core import secrets
 from perdure.library.checks import Page
 from perdure.server.errors import NotSupported
-from perdure.server.http import Library, Limit, json_answer, pages
+from perdure.server.http import Json, Library, Limit, json_answer, pages
 from perdure.server.wire.base import MASKED, WireRequest
 from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
 from perdure.server.wire.shapes import Object, StampedShape, computed
@@ -74,7 +74,7 @@ class VariableChangesIn(WireRequest):
 _DEFAULTS = {"sandbox_dir": None, "use_venv": False, "venv_name": "venv"}
 
 
-class SandboxConfig(StampedShape, of=secrets.SandboxConfig, same="id"):
+class SandboxConfig(StampedShape, of=secrets.SandboxConfig, fields="id"):
     """The configuration of the sandbox."""
 
     type: Literal["local"] = "local"
@@ -84,7 +84,7 @@ class SandboxConfig(StampedShape, of=secrets.SandboxConfig, same="id"):
 class Variable(
     StampedShape,
     of=secrets.Variable,
-    same="id description",
+    fields="id description",
     key="name",
     sandbox_config_id="config_id",
     unlisted={"value_enc": None},
@@ -98,7 +98,7 @@ router = APIRouter(tags=["sandbox"])
 
 
 @router.post("/v1/sandbox-config/")
-async def create(body: SandboxIn, library: Library) -> Response:
+async def create(body: SandboxIn, library: Library) -> Json[SandboxConfig]:
     """Create the configuration of the local sandbox, or change it: there is one."""
     return json_answer(SandboxConfig.make(await library.sandbox.put(body.config.settings())))
 
@@ -109,7 +109,7 @@ async def list_configs(
     limit: Limit = None,
     after: str | None = None,
     sandbox_type: Literal["local", "e2b", "modal"] | None = None,
-) -> Response:
+) -> Json[list[SandboxConfig]]:
     """List the configuration, if there is one."""
     config = await library.sandbox.find()
     is_listed = config is not None and after is None and sandbox_type in (None, "local")
@@ -117,31 +117,31 @@ async def list_configs(
 
 
 @router.post("/v1/sandbox-config/local/default")
-async def create_default(library: Library) -> Response:
+async def create_default(library: Library) -> Json[SandboxConfig]:
     """Get the configuration, which is created if there is none."""
     return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/local")
-async def create_local(body: LocalConfig, library: Library) -> Response:
+async def create_local(body: LocalConfig, library: Library) -> Json[SandboxConfig]:
     """Create the configuration of the local sandbox, or change it."""
     return json_answer(SandboxConfig.make(await library.sandbox.put(body.settings())))
 
 
 @router.post("/v1/sandbox-config/local/recreate-venv")
-async def recreate_environment(library: Library) -> Response:
+async def recreate_environment(library: Library) -> Json[SandboxConfig]:
     """Get the configuration. Each call of a tool has a new sandbox, so there is nothing to create again."""
     return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/e2b/default")
-async def create_hosted() -> Response:
+async def create_hosted() -> Json[SandboxConfig]:
     """Refuse: tools run on this machine only."""
     raise NotSupported(HOSTED)
 
 
 @router.patch("/v1/sandbox-config/{sandbox_config_id}")
-async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> Response:
+async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> Json[SandboxConfig]:
     """Replace the settings of the configuration."""
     config = await library.sandbox.put(body.config.settings(), sandbox_config_id)
     return json_answer(SandboxConfig.make(config))
@@ -158,7 +158,7 @@ async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> Response:
 
 
 @router.post("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
-async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> Response:
+async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> Json[Variable]:
     """Give all custom tools a variable. It is encrypted, and no answer shows its value."""
     variable = await library.sandbox.add_variable(sandbox_config_id, body.key, body.value, body.description)
     return json_answer(Variable.make(variable))
@@ -167,14 +167,14 @@ async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, libr
 @router.get("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
 async def list_variables(
     sandbox_config_id: SandboxIdIn, library: Library, page: Annotated[Page, pages("variable", limit=1_000, order="asc")]
-) -> Response:
+) -> Json[list[Variable]]:
     """List the variables, oldest first by default; every value is empty."""
     variables = await library.sandbox.list_variables(sandbox_config_id, page)
     return json_answer([Variable.make(variable) for variable in variables])
 
 
 @router.patch("/v1/sandbox-config/environment-variable/{env_var_id}")
-async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> Response:
+async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> Json[Variable]:
     """Change the fields that are set; an empty value stays as it is."""
     variable = await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
     return json_answer(Variable.make(variable))

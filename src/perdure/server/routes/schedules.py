@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from starlette.responses import Response
 
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.schedules import ScheduleStatus
@@ -13,11 +12,20 @@ from perdure.domain.schedules import next_times
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Library, json_answer
+from perdure.server.http import Json, Library, json_answer
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
-from perdure.server.wire.runs import wire_run
-from perdure.server.wire.schedules import CreatedSchedule, EventIn, FiringShape, ScheduleIn, schedule_shape
+from perdure.server.wire.runs import Run, wire_run
+from perdure.server.wire.schedules import (
+    CreatedSchedule,
+    EventIn,
+    FiringShape,
+    ScheduleDeleted,
+    ScheduleIn,
+    ScheduleList,
+    ScheduleShape,
+    schedule_shape,
+)
 
 router = APIRouter(tags=["schedules"])
 
@@ -30,7 +38,7 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: ScheduleIn) -> Response:
+async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: ScheduleIn) -> Json[CreatedSchedule]:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
     new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
@@ -45,7 +53,7 @@ async def list_schedules(
     after: ScheduleIdIn | None = None,
     limit: _Limit = 50,
     status: Annotated[list[ScheduleStatus] | None, Query(max_length=3)] = None,
-) -> Response:
+) -> Json[ScheduleList]:
     """List the schedules of an agent that still fire, oldest first; with `status` those in these statuses."""
     found = await library.agent_of(agent_id).schedules.list(
         statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after
@@ -55,14 +63,14 @@ async def list_schedules(
 
 
 @router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
-async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
     """Get a schedule, with its next times."""
     schedule = await library.agent_of(agent_id).schedules.get(scheduled_message_id)
     return json_answer(schedule_shape(schedule, next_times(schedule, NEXT_TIMES)))
 
 
 @router.delete("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
-async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleDeleted]:
     """Remove a schedule with its firings. The messages that it sent stay."""
     await library.agent_of(agent_id).schedules.delete(scheduled_message_id)
     return json_answer({"success": True})
@@ -75,7 +83,7 @@ async def list_firings(
     library: Library,
     limit: _Limit = 50,
     before_seq: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-) -> Response:
+) -> Json[list[FiringShape]]:
     """List what became of the due times of a schedule, the newest first."""
     schedules = library.agent_of(agent_id).schedules
     firings = await schedules.firings(scheduled_message_id, limit=limit, before_seq=before_seq)
@@ -83,13 +91,13 @@ async def list_firings(
 
 
 @router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/cancel")
-async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
     """End a schedule, and answer with it. Its firings can still be looked at."""
     return json_answer(schedule_shape(await library.agent_of(agent_id).schedules.cancel(scheduled_message_id)))
 
 
 @router.post("/v1/agents/{agent_id}/events")
-async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Response:
+async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Json[Run]:
     """Tell an agent of an event, and answer with the run that it begins; with `wake` off that run only stores it."""
     conversation = None if body.conversation_id == "default" else body.conversation_id
     accepted = await library.agent_of(agent_id).notify(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -25,7 +25,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search import hits as found
 from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why
-from perdure.server.http import Library, json_answer
+from perdure.server.http import Json, Library, json_answer
 from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
@@ -96,7 +96,7 @@ class RecallIn(_Recall):
     timezone: str = "UTC"
 
 
-class FoundPassage(WireShape, of=Passage, same="id timestamp content tags", timestamp="occurred_at", content="text"):
+class FoundPassage(WireShape, of=Passage, fields="id timestamp content tags", timestamp="occurred_at", content="text"):
     """A passage of an agent that a search found; with `explain` also why."""
 
 
@@ -115,7 +115,7 @@ def agent_passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> Obje
     return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
 
 
-class PassageHit(WireShape, of=found.PassageHit, same="passage score metadata"):
+class PassageHit(WireShape, of=found.PassageHit, fields="passage score metadata"):
     """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
 
     passage: archives.Passage
@@ -138,7 +138,7 @@ def passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> list[Objec
 class FoundMessage(
     WireShape,
     of=found.MessageHit,
-    same="message.agent_id message.name score",
+    fields="message.agent_id message.name score",
     message_id="message.id",
     content="message.text",
     created_at="message.occurred_at",
@@ -160,7 +160,7 @@ def messages_shape(
     ]
 
 
-class Recalled(WireShape, of=found.Recalled, same="text tokens budget_tokens left_out"):
+class Recalled(WireShape, of=found.Recalled, fields="text tokens budget_tokens left_out"):
     """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
 
     sources: list[Object] = computed(lambda recalled: [_source_shape(source) for source in recalled.sources])
@@ -206,7 +206,7 @@ async def search_agent(
         ids.Items[PassageState] | None, Query(description="Several: any of them; without it, active and faded.")
     ] = None,
     explain: Annotated[bool, Query(description="Have each hit say why it was found.")] = False,
-) -> Response:
+) -> Json[FoundPassages]:
     """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
     hits = await library.agent_of(agent_id).search_passages(
@@ -222,7 +222,7 @@ async def search_agent(
 
 
 @router.post("/v1/passages/search")
-async def search_passages(body: PassageSearch, library: Library) -> Response:
+async def search_passages(body: PassageSearch, library: Library) -> Json[list[PassageHit]]:
     """Search the passages of an agent and its files, of an archive, or of all archives, best first; without a query the
     newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
@@ -236,7 +236,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
 
 
 @router.post("/v1/messages/search")
-async def search_messages(body: MessageSearch, library: Library) -> Response:
+async def search_messages(body: MessageSearch, library: Library) -> Json[list[FoundMessage]]:
     """Search the messages of an agent, of a conversation, or of all agents, best first, without results of tools."""
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
@@ -251,19 +251,19 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
 
 
 @router.post("/v1/agents/{agent_id}/recall")
-async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Response:
+async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Json[Recalled]:
     """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
     nothing."""
     return await _recall(library, {**dict(body), "agent_id": agent_id})
 
 
 @router.post("/v1/recall")
-async def recall(body: RecallIn, library: Library) -> Response:
+async def recall(body: RecallIn, library: Library) -> Json[Recalled]:
     """The same of archives, with or without an agent."""
     return await _recall(library, dict(body))
 
 
-async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Response:
+async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Json[Recalled]:
     """Answer with a recall; `options` are the fields of the body."""
     agent_id, archives = options.pop("agent_id", None), options.pop("archive_ids")
     found = await library.agent_of(agent_id).recall(
@@ -278,7 +278,7 @@ def _check_query(name: str, query: str) -> None:
         raise InvalidInput(f"{name} is empty: say what to look for")
 
 
-def _answer(shape: Any, report: SearchReport) -> Response:
+def _answer(shape: Any, report: SearchReport) -> Json[Any]:
     """Answer with the results, and the report of the search in a header."""
     answer = json_answer(shape)
     arms = {"arms": report.arms, "left_out": dict(report.left_out)}

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated
-from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request
 
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
 from perdure.library.checks import Page
-from perdure.server.http import Library, json_answer, pages, while_connected
+from perdure.server.http import Json, Library, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_replies
-from perdure.server.wire.base import stamp
+from perdure.server.wire.agents import Agent
+from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
-from perdure.server.wire.input import read_body
 from perdure.server.wire.tools import (
     AgentToolRunIn,
     ApprovalChange,
     GenerateSchemaIn,
     JsonSchema,
+    Tool,
     ToolChangesIn,
+    ToolHit,
     ToolIn,
+    ToolMessage,
     ToolRunIn,
     ToolSearchIn,
-    errors_of,
     execution_shape,
     hit_shape,
     tool_state_shape,
@@ -75,13 +75,13 @@ ListFilter = Annotated[ToolFilter, Depends(_list_filter)]
 
 
 @router.post("/v1/tools/")
-async def create(body: ToolIn, library: Library) -> Response:
+async def create(body: ToolIn, library: Library) -> Json[Tool]:
     """Create a tool of a source. The same name and source again is the tool that is there."""
     return json_answer(tool_state_shape(await library.tools.add(body.new())))
 
 
 @router.put("/v1/tools/")
-async def upsert(body: ToolIn, library: Library) -> Response:
+async def upsert(body: ToolIn, library: Library) -> Json[Tool]:
     """Create a tool of a source, or change the fields that are set of the tool of that name."""
     return json_answer(tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields)))
 
@@ -89,13 +89,13 @@ async def upsert(body: ToolIn, library: Library) -> Response:
 @router.get("/v1/tools/")
 async def list_tools(
     library: Library, where: ListFilter, page: Annotated[Page, pages("tool", limit=50, order="desc")]
-) -> Response:
+) -> Json[list[Tool]]:
     """List tools, newest first by default."""
     return json_answer([tool_state_shape(state) for state in await library.tools.page(where, page)])
 
 
 @router.get("/v1/tools/count")
-async def count(library: Library, where: ListFilter, exclude_letta_tools: bool | None = None) -> Response:
+async def count(library: Library, where: ListFilter, exclude_letta_tools: bool | None = None) -> Json[int]:
     """Count the tools that meet all conditions."""
     if exclude_letta_tools and not where.letta:
         where = replace(where, letta=False)
@@ -103,7 +103,7 @@ async def count(library: Library, where: ListFilter, exclude_letta_tools: bool |
 
 
 @router.post("/v1/tools/search")
-async def search(body: ToolSearchIn, library: Library) -> Response:
+async def search(body: ToolSearchIn, library: Library) -> Json[list[ToolHit]]:
     """Search for tools by the words of their names, tags and descriptions, best first; without words the newest."""
     where = ToolFilter(
         types=None if body.tool_types is None else tuple(body.tool_types),
@@ -114,53 +114,42 @@ async def search(body: ToolSearchIn, library: Library) -> Response:
 
 
 @router.post("/v1/tools/add-base-tools")
-async def add_base_tools(library: Library) -> Response:
+async def add_base_tools(library: Library) -> Json[list[Tool]]:
     """List the built-in tools. They are always there; older clients ask for them."""
     tools = await library.tools.page(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
     return json_answer([tool_state_shape(state) for state in tools])
 
 
 @router.post("/v1/tools/generate-schema")
-async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
+async def generate_schema(body: GenerateSchemaIn, library: Library) -> Json[JsonSchema]:
     """Read the schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
     return json_answer(JsonSchema.make(library.tools.read_source(body.code, source_type)))
 
 
 @router.post("/v1/tools/run")
-async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
+async def run(body: ToolRunIn, library: Library, request: Request) -> Json[ToolMessage]:
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
     run = library.tools.test_new(body.new(), body.args)
     outcome = await while_connected(request, run)
-    shape = {
-        "id": f"message-{uuid4()}",
-        "date": stamp(datetime.now(UTC)),
-        "name": body.name,
-        "message_type": "tool_return_message",
-        "tool_return": outcome.text,
-        "status": outcome.status,
-        "tool_call_id": "null",
-        "stdout": list(outcome.stdout),
-        "stderr": errors_of(outcome),
-    }
-    return json_answer(shape)
+    return json_answer(ToolMessage.make(outcome, name=body.name))
 
 
 @router.get("/v1/tools/{tool_id}")
-async def retrieve(tool_id: ToolIdIn, library: Library) -> Response:
+async def retrieve(tool_id: ToolIdIn, library: Library) -> Json[Tool]:
     """Get a tool with its source."""
     return json_answer(tool_state_shape(await library.tools.state(tool_id)))
 
 
 @router.patch("/v1/tools/{tool_id}")
-async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> Response:
+async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> Json[Tool]:
     """Change the fields that are set. A new source also brings a new name, description and schema."""
     state = await library.tools.edit(tool_id, lambda tool: body.changes(tool.metadata))
     return json_answer(tool_state_shape(state))
 
 
 @router.delete("/v1/tools/{tool_id}")
-async def delete(tool_id: ToolIdIn, library: Library) -> Response:
+async def delete(tool_id: ToolIdIn, library: Library) -> Json[None]:
     """Take a tool from all agents and remove it."""
     await library.tools.delete(tool_id)
     return json_answer(None)
@@ -172,14 +161,14 @@ async def delete(tool_id: ToolIdIn, library: Library) -> Response:
 @router.get("/v1/agents/{agent_id}/tools")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100, order="desc")]
-) -> Response:
+) -> Json[list[Tool]]:
     """List the agent's tools; `asc` is the order of creation. Clients before 1.0 can't ask for a second page."""
     states = await library.tools.page(ToolFilter(agent_id=agent_id), page)
     return json_answer([tool_state_shape(state) for state in states])
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
-async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Response:
+async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Json[Agent]:
     """Give the agent a tool; twice is no error."""
     await library.agent_of(agent_id).tools.attach(tool_id)
     return await agent_answer(library, agent_id)
@@ -190,18 +179,19 @@ async def change_approval(
     agent_id: AgentIdIn,
     tool_name: str,
     library: Library,
-    request: Request,
+    body: ApprovalChange | None = None,
     requires_approval: Annotated[bool | None, Query()] = None,
-) -> Response:
+) -> Json[Agent]:
     """Set whether a person approves each call of a tool of the agent; in the body or, the older form, the query."""
-    default = {} if requires_approval is None else {"requires_approval": requires_approval}
-    body = await read_body(ApprovalChange, request, default=json.dumps(default).encode())
-    await library.agent_of(agent_id).require_approval(tool_name, body.requires_approval)
+    wanted = requires_approval if body is None else body.requires_approval
+    if wanted is None:
+        raise InvalidInput("body.requires_approval: Field required")
+    await library.agent_of(agent_id).require_approval(tool_name, wanted)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
-async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Response:
+async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Json[Agent]:
     """Take a tool away from the agent."""
     await library.agent_of(agent_id).tools.detach(tool_id)
     return await agent_answer(library, agent_id)
@@ -210,7 +200,7 @@ async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Re
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
 async def run_of_agent(
     agent_id: AgentIdIn, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
-) -> Response:
+) -> Json[ToolRun]:
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
     run = library.agent_of(agent_id).tools.run(tool_name, body.args)
     outcome = await while_connected(request, run)

@@ -61,18 +61,18 @@ class _AccessShape(WireShape):
     _time = datetime.isoformat
 
 
-class OrganizationAnswer(_AccessShape, of=Organisation, same="id name created_at deleted_at"):
+class OrganizationAnswer(_AccessShape, of=Organisation, fields="id name created_at deleted_at"):
     """An organisation. `deleted_at`: it is being removed."""
 
 
-class UserAnswer(_AccessShape, of=User, same="id name created_at", organization_id="org_id"):
+class UserAnswer(_AccessShape, of=User, fields="id name created_at", organization_id="org_id"):
     """A user of the key's organisation."""
 
 
 class KeyAnswer(
     _AccessShape,
     of=ApiKey,
-    same="id user_id name start scope created_at expires_at last_used_at revoked_at",
+    fields="id user_id name start scope created_at expires_at last_used_at revoked_at",
     organization_id="org_id",
     limits="limits.some",
 ):
@@ -82,5 +82,5 @@ class KeyAnswer(
     key: str | None = None
 
 
-class AuditAnswer(_AccessShape, of=AuditEntry, same="seq at user_id key_id action object_id trace_id"):
+class AuditAnswer(_AccessShape, of=AuditEntry, fields="seq at user_id key_id action object_id trace_id"):
     """Who did what to which object; `trace_id` is that of the request in the server's log."""

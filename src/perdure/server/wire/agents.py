@@ -99,7 +99,9 @@ _OWN_SETTINGS = (
     *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
     *PROFILE_SETTINGS,
 )
-"""Settings that answers hold where they are set."""
+"""Settings that answers hold where they are set. What is empty or false removes one, but for these."""
+_KEPT_EMPTY = frozenset({*AUTOMATIC_SETTINGS, FACT_SETTINGS, TOOL_OUTPUT})
+_KEPT_FALSE = frozenset({AutoRecall.name, FACT_SETTINGS, GUARDS})
 
 
 class SecretIn(WireRequest):
@@ -328,26 +330,12 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     window = body.context_window_limit or (config and config.context_window)
     if window:
         settings["context_window_tokens"] = window
-    if body.facts is not None:
-        settings[FACT_SETTINGS] = body.facts
-    if body.guards is not None:
-        settings[GUARDS] = False if body.guards is False else body.guards or None
-    if body.summaries is not None:
-        settings[SUMMARIES] = body.summaries or None
-    if body.tool_output is not None:
-        settings[TOOL_OUTPUT] = body.tool_output
-    if body.context_engine is not None:
-        settings[CONTEXT_ENGINE] = body.context_engine or None
-    if body.limits is not None:
-        settings[LIMITS] = dict(body.limits.limits.some) or None
-    for name in PROFILE_SETTINGS:
-        if (value := getattr(body, name)) is not None:
-            settings[name] = value or None
-    if body.untrusted_writes is not None:
-        settings[UNTRUSTED_WRITES] = body.untrusted_writes
-    for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
-        is_off = not value and not isinstance(value, dict)  # what is off by default is not stored
-        settings[name] = None if is_off and name != AutoRecall.name else value
+    for name, value in body.non_null(*_OWN_SETTINGS).items():
+        chosen = dict(value.limits.some) if isinstance(value, LimitsIn) else value
+        is_kept = chosen or (
+            name in _KEPT_EMPTY if isinstance(chosen, dict) else chosen is False and name in _KEPT_FALSE
+        )
+        settings[name] = chosen if is_kept else None
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None
@@ -385,7 +373,7 @@ def secret_shape(secret: stored.Secret) -> Object:
 class Agent(
     WireShape,
     of=AgentState,
-    same="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
+    fields="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
     " message_ids system agent_type llm_config embedding_config agent.model embedding model_settings"
     " compaction_settings response_format agent.description agent.metadata memory blocks tools sources"
     " agent.tags tool_exec_environment_variables secrets project_id template_id base_template_id deployment_id"

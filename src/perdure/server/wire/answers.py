@@ -1,8 +1,5 @@
-"""Shapes of answers in the OpenAPI document that the other modules build by hand: the typed messages, the chunks of
-streams, and what is made of several things. The tests compare every answer with these.
-
-Only the first request for the document imports this module.
-"""
+"""Types of answers that the other modules build by hand: the typed messages, the chunks of streams, and what is made of
+several things. The tests compare every answer with these."""
 
 from __future__ import annotations
 
@@ -13,11 +10,14 @@ from typing_extensions import TypedDict
 
 from perdure.core.groups.group import GroupStopReason
 from perdure.core.runs import StopReason
+from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
+from perdure.server.wire.chunks import ErrorMessage
 from perdure.server.wire.conversations import StoredMessage
-from perdure.server.wire.shapes import Object
-from perdure.server.wire.tools import Tool
+from perdure.server.wire.messages import ToolReturn
+from perdure.server.wire.runs import RequestUsage
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 
 class _Common(TypedDict):
@@ -32,21 +32,22 @@ class _Common(TypedDict):
     run_id: ids.RunIdIn | None
 
 
-class SystemMessage(_Common):
+class _Speech(_Common):
+    content: str | list[Object]
+
+
+class SystemMessage(_Speech):
     message_type: Literal["system_message"]
-    content: str | list[Object]
 
 
-class UserMessage(_Common):
+class UserMessage(_Speech):
     message_type: Literal["user_message"]
-    content: str | list[Object]
 
 
-class AssistantMessage(_Common):
+class AssistantMessage(_Speech):
     """In a stream by tokens, `content` is a piece of the text."""
 
     message_type: Literal["assistant_message"]
-    content: str | list[Object]
 
 
 class ReasoningMessage(_Common):
@@ -80,43 +81,36 @@ class CallPiece(TypedDict):
     arguments: NotRequired[str | None]
 
 
-class ToolCallMessage(_Common):
-    message_type: Literal["tool_call_message"]
+class _Calls(_Common):
     tool_call: Call
     tool_calls: list[Call]
 
 
-class ApprovalRequestMessage(_Common):
+class ToolCallMessage(_Calls):
+    message_type: Literal["tool_call_message"]
+
+
+class ApprovalRequestMessage(_Calls):
     """Calls that wait for an answer."""
 
     message_type: Literal["approval_request_message"]
-    tool_call: Call
-    tool_calls: list[Call]
 
 
-class ToolCallChunk(_Common):
+class _CallPieces(_Common):
+    tool_call: CallPiece
+    tool_calls: list[Call] | CallPiece
+
+
+class ToolCallChunk(_CallPieces):
     """A call, whole or in pieces."""
 
     message_type: Literal["tool_call_message"]
-    tool_call: CallPiece
-    tool_calls: list[Call] | CallPiece
 
 
-class ApprovalRequestChunk(_Common):
+class ApprovalRequestChunk(_CallPieces):
     """A call that waits for an answer, whole or in pieces."""
 
     message_type: Literal["approval_request_message"]
-    tool_call: CallPiece
-    tool_calls: list[Call] | CallPiece
-
-
-class ToolReturn(TypedDict):
-    type: Literal["tool"]
-    status: Literal["success", "error"]
-    tool_call_id: str
-    tool_return: str | list[Object]
-    stdout: list[str] | None
-    stderr: list[str] | None
 
 
 class ToolReturnMessage(_Common):
@@ -159,41 +153,12 @@ class Ping(_Common):
     message_type: Literal["ping"]
 
 
-class ErrorMessage(TypedDict):
-    """Why the run failed, after its `stop_reason`. The event has the name `error`."""
-
-    message_type: Literal["error_message"]
-    run_id: ids.RunIdIn | None
-    error_type: str
-    message: str
-    detail: str | None
-    seq_id: int | None
-
-
 class Stop(TypedDict):
     """Of a group's turn, `group_stop_reason` is the exact word."""
 
     message_type: Literal["stop_reason"]
     stop_reason: StopReason
     group_stop_reason: NotRequired[GroupStopReason]
-
-
-class Usage(TypedDict):
-    completion_tokens: int
-    prompt_tokens: int
-    total_tokens: int
-
-
-class RequestUsage(Usage):
-    """Of a group's turn, `run_ids` are the runs of its speakers."""
-
-    message_type: Literal["usage_statistics"]
-    step_count: int
-    run_ids: list[ids.RunIdIn] | None
-    cached_input_tokens: int | None
-    cache_write_tokens: int | None
-    reasoning_tokens: int | None
-    context_tokens: int | None
 
 
 _Shown: TypeAlias = (
@@ -243,30 +208,12 @@ class Completion(TypedDict):
     usage: Object
 
 
-class ToolHit(TypedDict):
-    tool: Tool
-    embedded_text: str | None
-    fts_rank: int | None
-    vector_rank: int | None
-    combined_score: float
-
-
 class ToolRun(TypedDict):
     status: Literal["success", "error"]
     func_return: Any
     agent_state: Agent | None
     stdout: list[str] | None
     stderr: list[str] | None
-
-
-class ToolMessage(TypedDict):
-    id: ids.MessageIdIn
-    date: ids.Time
-    message_type: Literal["tool_return_message"]
-    tool_return: str
-    status: Literal["success", "error"]
-    stdout: list[str]
-    stderr: list[str]
 
 
 class Deleted(TypedDict):
@@ -294,23 +241,10 @@ class ImportedAgents(TypedDict):
     warnings: list[str]
 
 
-class Imported(TypedDict):
-    conversation_id: ids.ConversationIdIn
-    imported: int
-    skipped: int
-    out_of_order: int
-    reset: int
-    hint: str | None
+class Imported(WireShape, of=ImportResult, fields="conversation_id imported skipped out_of_order reset"):
+    """What an import added."""
 
-
-class Trace(TypedDict):
-    id: str
-    step_id: ids.StepIdIn
-    run_id: ids.RunIdIn
-    agent_id: ids.AgentIdIn
-    request_json: Object
-    response_json: Object
-    created_at: ids.Time
+    hint: str | None = computed(lambda result: result.hint or None)
 
 
 class Model(TypedDict):

@@ -55,7 +55,7 @@ class ArchiveIn(ArchiveChangesIn):
 class Archive(
     StampedShape,
     of=passages.Archive,
-    same="name description organization_id vector_db_provider embedding_config metadata id embedding passage_count",
+    fields="name description organization_id vector_db_provider embedding_config metadata id embedding passage_count",
     unlisted={"organization_id": ORG_ID, "vector_db_provider": "native"},
 ):
     """An archive. `embedding_config` describes what makes its vectors, null where nothing does; `embedding` is the
@@ -176,7 +176,7 @@ class DeleteSelected(WireRequest):
 class Passage(
     StampedShape,
     of=passages.Passage,
-    same="is_deleted organization_id archive_id source_id file_id file_name metadata tags id text embedding"
+    fields="is_deleted organization_id archive_id source_id file_id file_name metadata tags id text embedding"
     " embedding_config",
     created_at="occurred_at",
     updated_at="created_at",

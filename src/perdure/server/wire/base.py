@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -121,7 +120,7 @@ def _checked_image(media_type: Any, data: Any, detail: str | None, where: str) -
     try:
         if not isinstance(data, str) or not base64.b64decode(data, validate=True):
             raise ValueError
-    except (ValueError, binascii.Error):
+    except ValueError:
         raise InvalidInput(f"body.{where}.data: must be the bytes of the image in base64") from None
     return Image(media_type, data, detail=detail)
 

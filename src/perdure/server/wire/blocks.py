@@ -91,7 +91,7 @@ def _check_limit(label: str, value: str, limit_chars: int) -> None:
 class Block(
     WireShape,
     of=core.Block,
-    same="value limit project_id template_name is_template template_id base_template_id deployment_id entity_id"
+    fields="value limit project_id template_name is_template template_id base_template_id deployment_id entity_id"
     " preserve_on_migration label read_only description metadata hidden id created_by_id last_updated_by_id tags",
     limit="limit_chars",
     created_by_id="created_by",

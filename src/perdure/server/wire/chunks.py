@@ -8,10 +8,11 @@ alike, and nothing is sent twice or left out. A message that the client does not
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
@@ -19,24 +20,12 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.core.text.json_strings import StringMember
 from perdure.domain.conversations.units import batch_of, join_rows
-from perdure.server.wire.messages import (
-    CALL_NUMBERS,
-    FIRST_FIELDS,
-    GROUP_TYPES,
-    Display,
-    Group,
-    GroupKey,
-    call_shape,
-    common_fields,
-    count_numbers,
-    groups_of,
-    otid,
-    reasoning_fields,
-    second,
-    wire_messages,
-)
-from perdure.server.wire.runs import stop_reason, usage_statistics
-from perdure.server.wire.shapes import Object
+from perdure.server.wire import messages as wire
+from perdure.server.wire.fields import RunIdIn
+from perdure.server.wire.runs import RequestUsage, stop_reason
+from perdure.server.wire.shapes import Object, WireShape
+
+E = TypeVar("E")
 
 Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
@@ -55,12 +44,12 @@ class StreamMode:
     tokens: bool = False
     pings: bool = True
     previews: bool = True
-    display: Display = field(default_factory=Display)
+    display: wire.Display = field(default_factory=wire.Display)
 
     @classmethod
     def of(cls, form: Mapping[str, Any], *, previews: bool = True) -> StreamMode:
         """Return the mode that a run was started with; token by token, if it was not started by a stream."""
-        return cls(form.get("stream_tokens", True), form.get("include_pings", True), previews, Display.of(form))
+        return cls(form.get("stream_tokens", True), form.get("include_pings", True), previews, wire.Display.of(form))
 
 
 @dataclass(slots=True)
@@ -86,48 +75,79 @@ class _Preview:
     """
 
     date: str
-    groups: list[GroupKey] = field(default_factory=list)
-    texts: dict[GroupKey, list[str]] = field(default_factory=dict)
+    groups: list[wire.GroupKey] = field(default_factory=list)
+    texts: dict[wire.GroupKey, list[str]] = field(default_factory=dict)
     calls: dict[int, _CallPreview] = field(default_factory=dict)
     speeches: dict[int, tuple[str, StringMember]] = field(default_factory=dict)
     holds_calls: bool = False
 
-    def begin(self, group: GroupKey) -> None:
+    def begin(self, group: wire.GroupKey) -> None:
         """Give a group the next number, unless it has one."""
         if group not in self.groups:
             self.groups.append(group)
 
-    def add_text(self, group: GroupKey, text: str) -> None:
+    def add_text(self, group: wire.GroupKey, text: str) -> None:
         """Remember a piece of a text."""
         self.begin(group)
         self.texts.setdefault(group, []).append(text)
 
 
-def ping_shape(now: datetime, run_id: RunId | None, number: int | None) -> Object:
-    """The chunk that keeps a quiet connection open."""
-    fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "seq_id": number}
-    return FIRST_FIELDS | fields | {"run_id": run_id}
+class ErrorMessage(
+    WireShape,
+    of=Failure,
+    fields="message_type run_id error_type message detail seq_id",
+    error_type="kind",
+    detail="message",
+):
+    """Why the run failed, after its `stop_reason`. The event has the name `error`."""
+
+    message_type: Literal["error_message"] = "error_message"
+    run_id: RunIdIn | None
+    seq_id: int | None
 
 
-def error_shape(failure: Failure, run_id: RunId | None, number: int | None) -> Object:
-    """The chunk of a failure."""
-    return {
-        "message_type": "error_message",
-        "run_id": run_id,
-        "error_type": failure.kind,
-        "message": failure.message,
-        "detail": failure.message,
-        "seq_id": number,
-    }
-
-
-class Chunks:
-    """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
+class ChunkMaker(ABC, Generic[E]):
+    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
+    what a deletion is told of."""
 
     owner: ClassVar[str] = "the agent or conversation of the run"
+    name: str
+    run_id: RunId | None = None
+    """The run that the chunks are of now."""
+
+    @abstractmethod
+    def of(self, event: E, *, now: datetime) -> Iterator[Chunk]:
+        """The chunks to send for an event; often none."""
+
+    @abstractmethod
+    def end(self) -> Iterator[Chunk]:
+        """The last chunks, after all events."""
+
+    def broken(self, failure: Failure) -> Iterator[Chunk]:
+        """The last chunks of a stream that ends before its run."""
+        yield stop_reason("error")
+        yield failure
+
+    def ping(self, now: datetime) -> Object:
+        """The chunk that keeps a quiet connection open."""
+        fields = {"id": f"ping-{uuid.uuid4()}", "date": wire.second(now), "message_type": "ping", "seq_id": self.newest}
+        return wire.FIRST_FIELDS | fields | {"run_id": self.run_id}
+
+    def error(self, failure: Failure) -> Object:
+        """The chunk of a failure."""
+        return ErrorMessage.make(failure, run_id=self.run_id, seq_id=self.newest)
+
+    @property
+    def newest(self) -> int | None:
+        """The number up to which the client has everything; None: the chunks have none."""
+        return None
+
+
+class Chunks(ChunkMaker[StoredEvent | Delta]):
+    """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
     def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
-        self.run, self.name = run, run.id
+        self.name = self.run_id = run.id
         self._mode, self._display, self._after = mode, mode.display, starting_after
         self._numbered = run.background
         self._shift = 0  # how many numbers messages took beyond the one of their event
@@ -153,7 +173,7 @@ class Chunks:
             case DeltaStreamed(delta=delta):
                 yield from self._delta(delta, number, event.created_at)
             case MessageAdded(message=Message() as message):
-                more = count_numbers(message) - 1
+                more = wire.count_numbers(message) - 1
                 self._shift += more
                 self._last += more
                 if self._display.is_in_reply(message):
@@ -169,24 +189,14 @@ class Chunks:
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
             yield self._end.failure
         else:
-            yield usage_statistics(self._end.usage, self._end.step_count, self._end.context_tokens)
-
-    def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its run."""
-        yield stop_reason("error")
-        yield failure
-
-    def ping(self, now: datetime) -> Object:
-        """The chunk that keeps a quiet connection open."""
-        return ping_shape(now, self.run.id, self._newest if self._numbered else None)
-
-    def error(self, failure: Failure) -> Object:
-        """The chunk of a failure."""
-        return error_shape(failure, self.run.id, self._newest if self._numbered else None)
+            end = self._end
+            yield RequestUsage.make(end.usage, step_count=end.step_count, context_tokens=end.context_tokens)
 
     @property
-    def _newest(self) -> int:
+    def newest(self) -> int | None:
         """The number up to which the client has everything: without the results that are held back."""
+        if not self._numbered:
+            return None
         return self._last if not self._results else min(self._last, self._results_number - 1)
 
     def _is_new(self, number: int | None) -> bool:
@@ -216,33 +226,33 @@ class Chunks:
         """The chunks of a message that is whole now."""
         preview = self._previews.pop(message.id, None)
         if self._mode.tokens and message.role == "assistant":
-            for group in groups_of(message, self._display):
+            for group in wire.groups_of(message, self._display):
                 yield from self._rest(message, group, preview, number + group.offset)
             return
-        for shape in wire_messages(message, self._display, seq=number if self._numbered else None):
+        for shape in wire.wire_messages(message, self._display, seq=number if self._numbered else None):
             if self._is_new(shape["seq_id"]):
                 yield shape
 
-    def _rest(self, message: Message, group: Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
+    def _rest(self, message: Message, group: wire.Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
         """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
         if not self._display.includes(group.type):
             return
 
         def shape(offset: int = 0) -> dict[str, Any]:
-            return common_fields(message, group.type, group.index, number + offset if self._numbered else None)
+            return wire.common_fields(message, group.type, group.index, number + offset if self._numbered else None)
 
         if group.kind in ("calls", "waiting"):
             sent = {} if preview is None else {call.call_id: call for call in preview.calls.values()}
             for place, call in enumerate(group.calls):
                 for offset, piece in _rest_of_call(call, sent.get(call.call_id)):
-                    offset += place * CALL_NUMBERS
+                    offset += place * wire.CALL_NUMBERS
                     if self._is_new(number + offset):
                         yield shape(offset) | {"tool_call": piece, "tool_calls": piece}
             return
         pieces = preview.texts.get(group.key, []) if preview is not None else []
         rest = _rest_of_text(group.text, pieces)
         if rest and self._is_new(number):
-            yield shape() | (reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
+            yield shape() | (wire.reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
 
     def _delta(self, delta: Delta, number: int | None, now: datetime) -> Iterator[Chunk]:
         """The chunk of a delta, if the client gets it."""
@@ -250,32 +260,32 @@ class Chunks:
             return
         preview = self._previews.get(delta.message_id)
         if preview is None:
-            preview = self._previews[delta.message_id] = _Preview(second(now))
+            preview = self._previews[delta.message_id] = _Preview(wire.second(now))
         if delta.kind == "text" or delta.kind == "reasoning":
-            group: GroupKey = (delta.kind, "")
+            group: wire.GroupKey = (delta.kind, "")
             preview.add_text(group, delta.text)
-            fields = {"content": delta.text} if delta.kind == "text" else reasoning_fields(delta.text)
+            fields = {"content": delta.text} if delta.kind == "text" else wire.reasoning_fields(delta.text)
         elif (piece := self._call_piece(delta, preview)) is not None:
             group, fields = piece
         else:
             return
-        message_type = GROUP_TYPES[group[0]]
+        message_type = wire.GROUP_TYPES[group[0]]
         if not self._is_new(number) or not self._display.includes(message_type):
             return
-        yield FIRST_FIELDS | {
+        yield wire.FIRST_FIELDS | {
             "id": delta.message_id,
             "date": preview.date,
             "message_type": message_type,
-            "otid": otid(delta.message_id, preview.groups.index(group)),
+            "otid": wire.otid(delta.message_id, preview.groups.index(group)),
             "step_id": delta.step_id,
             "seq_id": number,
-            "run_id": self.run.id,
+            "run_id": self.run_id,
             **fields,
         }
 
-    def _call_piece(self, delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+    def _call_piece(self, delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[str, Any]] | None:
         """The group and the fields of a piece of a call, which `preview` remembers; None: nothing is sent for it."""
-        group: GroupKey = ("calls", "")
+        group: wire.GroupKey = ("calls", "")
         if delta.kind == "tool_name":
             call_id = delta.call_id or ""
             if self._display.speaks_by(delta.text) and delta.awaits is None and not delta.refused:
@@ -299,10 +309,10 @@ class Chunks:
         return group, {"tool_call": piece, "tool_calls": piece}
 
 
-def _speech_piece(delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+def _speech_piece(delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[str, Any]] | None:
     """The group and the field of a piece of a call that is displayed as a message; None: no text is in it."""
     call_id, reader = preview.speeches[delta.index]
-    group: GroupKey = ("speech", call_id)
+    group: wire.GroupKey = ("speech", call_id)
     text = reader.read(delta.text)
     if reader.has_begun:
         preview.begin(group)
@@ -327,7 +337,7 @@ def _rest_of_text(text: str, pieces: list[str]) -> str:
 
 def _rest_of_call(call: ToolCall, sent: _CallPreview | None) -> Iterator[tuple[int, dict[str, str]]]:
     """The pieces of a call that the client has not received, with their places: 0 its name, 1 its arguments."""
-    shape = call_shape(call)
+    shape = wire.call_shape(call)
     name = shape.pop("name")
     if sent is None:
         yield 0, {"name": name, "tool_call_id": call.call_id}

@@ -82,7 +82,7 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
 class StoredMessage(
     WireShape,
     of=Message,
-    same="created_by_id last_updated_by_id created_at updated_at id agent_id model role content name tool_calls"
+    fields="created_by_id last_updated_by_id created_at updated_at id agent_id model role content name tool_calls"
     " tool_call_id step_id run_id otid tool_returns group_id sender_id",
     unlisted=nulls("created_by_id", "last_updated_by_id", "updated_at", "model", "group_id", "batch_item_id", "is_err"),
 ):
@@ -245,7 +245,11 @@ class CompactIn(WireRequest):
 
 
 class Compaction(
-    WireShape, of=Compacted, same="summary", num_messages_before="messages_before", num_messages_after="messages_after"
+    WireShape,
+    of=Compacted,
+    fields="summary",
+    num_messages_before="messages_before",
+    num_messages_after="messages_after",
 ):
     """The summary, and how many messages were in view before and after, with system message and summaries."""
 
@@ -260,7 +264,7 @@ class RecompileIn(WireRequest):
 class Conversation(
     StampedShape,
     of=ConversationState,
-    same="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"
+    fields="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"
     " in_context_message_ids isolated_block_ids model model_settings conversation.last_message_at description archived"
     " conversation.archived_at context_window_limit",
     in_context_message_ids="message_ids",

@@ -140,7 +140,7 @@ class TidyUndoIn(OwnerIn):
 class FactShape(
     WireShape,
     of=FactHit,
-    same="fact.id fact.text fact.relation fact.type fact.rating fact.valid_at fact.invalid_at fact.created_at"
+    fields="fact.id fact.text fact.relation fact.type fact.rating fact.valid_at fact.invalid_at fact.created_at"
     " fact.expired_at fact.state fact.change fact.trust fact.scope",
     subject="subject.name",
     subject_id="subject.id",
@@ -150,17 +150,17 @@ class FactShape(
     """A fact with its entities."""
 
 
-class FoundFactShape(FactShape, same="score"):
+class FoundFactShape(FactShape, fields="score"):
     """A fact of a search; the scores of one search can be compared."""
 
 
 class EntityShape(
-    WireShape, of=Entity, same="id name type summary aliases attributes fact_count created_at updated_at"
+    WireShape, of=Entity, fields="id name type summary aliases attributes fact_count created_at updated_at"
 ):
     """An entity."""
 
 
-class RuleShape(WireShape, of=FactRule, same="text relation created_at", number="seq"):
+class RuleShape(WireShape, of=FactRule, fields="text relation created_at", number="seq"):
     """What must not be remembered."""
 
     entity: str | None
@@ -171,7 +171,7 @@ def rule_shape(rule: FactRule) -> Object:
     return RuleShape.make(rule, entity=rule.entity_name or None)
 
 
-class FactSettingsShape(WireShape, of=GraphCounts, same="facts entities episodes waiting dropped"):
+class FactSettingsShape(WireShape, of=GraphCounts, fields="facts entities episodes waiting dropped"):
     """The settings of a graph and what it holds. `graph_id` is null as long as an agent has no graph."""
 
     graph_id: str | None
@@ -185,28 +185,28 @@ def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> Object:
     return FactSettingsShape.make(counts, graph_id=None if graph is None else graph.id, settings=own)
 
 
-class ProfileEntryShape(WireShape, of=ProfileEntry, same="slot value", fact_id="fact.id"):
+class ProfileEntryShape(WireShape, of=ProfileEntry, fields="slot value", fact_id="fact.id"):
     """A value of a slot; without a fact it is the user's name."""
 
 
-class ProfileShape(WireShape, of=Profile, same="slots text tokens left_out", user="user.name", user_id="user.id"):
+class ProfileShape(WireShape, of=Profile, fields="slots text tokens left_out", user="user.name", user_id="user.id"):
     """What is known about a user now. `text` has a line for each slot and takes `tokens`; `left_out` entries did not
     fit the budget."""
 
     entries: list[ProfileEntryShape]
 
 
-class EventShape(WireShape, of=FactEvent, same="at kind tags fact.text", fact_id="fact.id"):
+class EventShape(WireShape, of=FactEvent, fields="at kind tags fact.text", fact_id="fact.id"):
     """The beginning or end of a fact."""
 
 
-class ContextSourceShape(WireShape, of=Fact, same="text", fact_id="id"):
+class ContextSourceShape(WireShape, of=Fact, fields="text", fact_id="id"):
     """Number n of the text is the n-th of these. `sources` are the ids of messages, passages and texts."""
 
     sources: list[str]
 
 
-class FactContextShape(WireShape, of=FactContext, same="text tokens"):
+class FactContextShape(WireShape, of=FactContext, fields="text tokens"):
     """A text with the sources of its facts, by their numbers."""
 
     facts: list[ContextSourceShape]
@@ -219,19 +219,19 @@ def context_shape(context: FactContext) -> Object:
     return FactContextShape.make(context, facts=facts)
 
 
-class CommunityMemberShape(WireShape, of=Entity, same="id name type"):
+class CommunityMemberShape(WireShape, of=Entity, fields="id name type"):
     """An entity of a community."""
 
 
 class CommunityShape(
-    WireShape, of=CommunityHit, same="community.name community.summary community.size score", number="community.seq"
+    WireShape, of=CommunityHit, fields="community.name community.summary community.size score", number="community.seq"
 ):
     """Entities that many facts connect, with some of them. `score` is 0 without a query."""
 
     members: list[CommunityMemberShape]
 
 
-class MemoryShape(WireShape, of=Memory, same="id text state"):
+class MemoryShape(WireShape, of=Memory, fields="id text state"):
     """A fact or passage in its state."""
 
     kind: Literal["fact", "passage"]
@@ -242,5 +242,5 @@ def memory_shape(memory: Memory) -> Object:
     return MemoryShape.make(memory, kind=kind_of(memory))
 
 
-class TidyShape(WireShape, of=TidyItem, same="kind reason score memory.id memory.text memory.state", into="into.id"):
+class TidyShape(WireShape, of=TidyItem, fields="kind reason score memory.id memory.text memory.state", into="into.id"):
     """A fact or passage that fades, in its state of before. `into` is the id of that which a near-duplicate becomes."""

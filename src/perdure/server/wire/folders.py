@@ -47,7 +47,7 @@ class FolderIn(FolderChangesIn):
 class Folder(
     StampedShape,
     of=files.Folder,
-    same="name description instructions metadata id embedding_config",
+    fields="name description instructions metadata id embedding_config",
     unlisted={"organization_id": ORG_ID, "vector_db_provider": "native"},
 ):
     """A folder with files."""
@@ -68,7 +68,7 @@ class FileSize(WireShape, of=files.File, file_id="id", file_name="name", file_si
 class FolderSize(
     WireShape,
     of=sizes.FolderSize,
-    same="file_count",
+    fields="file_count",
     source_id="folder.id",
     source_name="folder.name",
     total_size="size_bytes",
@@ -94,8 +94,8 @@ class FolderSizes(
 class File(
     StampedShape,
     of=FileState,
-    same="file.created_at file.updated_at source_id file_name original_file_name file_type file_size processing_status"
-    " error_message warnings progress total_chunks chunks_embedded content file.id",
+    fields="file.created_at file.updated_at source_id file_name original_file_name file_type file_size"
+    " processing_status error_message warnings progress total_chunks chunks_embedded content file.id",
     source_id="file.folder_id",
     file_name="file.name",
     original_file_name="file.original_name",
@@ -126,7 +126,7 @@ def _progress(file: files.File) -> int:
 class AgentFile(
     WireShape,
     of=files.AgentFile,
-    same="id file_id file_name folder_id folder_name is_open",
+    fields="id file_id file_name folder_id folder_name is_open",
     file_id="file.id",
     file_name="path",
     folder_id="file.folder_id",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from perdure.core.errors import InvalidInput
 from perdure.core.groups import group as core
@@ -21,12 +21,12 @@ from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.requests import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
-from perdure.server.wire.chunks import Chunk, Chunks, StreamMode, error_shape, ping_shape
+from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
-from perdure.server.wire.runs import stop_reason, usage_statistics
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.runs import RequestUsage, stop_reason
+from perdure.server.wire.shapes import WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
@@ -107,7 +107,7 @@ class GroupIn(GroupChangesIn):
 class Group(
     WireShape,
     of=core.Group,
-    same="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
+    fields="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
     " max_turns sleeptime_agent_frequency turns_counter last_processed_message_id max_message_buffer_length"
     " min_message_buffer_length hidden",
     manager_type="kind",
@@ -160,7 +160,7 @@ def _stop_shape(turn: core.GroupTurn) -> dict[str, Any]:
 
 def _usage_shape(turn: core.GroupTurn, run_ids: list[RunId]) -> dict[str, Any]:
     """The usage of a turn, with the runs of its speakers."""
-    return usage_statistics(turn.usage, turn.step_count, None) | {"run_ids": run_ids}
+    return RequestUsage.make(turn.usage, step_count=turn.step_count, context_tokens=None, run_ids=run_ids)
 
 
 def _by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def _reply_shapes(one: SpeakerReply, display: Display) -> list[dict[str, Any]]:
     return shapes + (entry_shapes(one.failure, None, display) if one.failure is not None else [])
 
 
-class GroupChunks:
+class GroupChunks(ChunkMaker[core.GroupEvent]):
     """The chunks of a stream of one turn: those of the speakers' runs, one after the other, and one end."""
 
-    owner: ClassVar[str] = "the group"
+    owner = "the group"
 
     def __init__(self, turn: core.GroupTurn, mode: StreamMode) -> None:
         self.name = f"turn {turn.seq} of {turn.group_id}"
@@ -209,6 +209,7 @@ class GroupChunks:
         match event:
             case core.SpeakerStarted(speaker=speaker, run=run):
                 self._speaker, self._chunks = speaker, Chunks(run, self._mode)
+                self.run_id = run.id
                 self._run_ids.append(run.id)
             case core.SpeakerEvent(speaker=speaker, event=inner) if self._chunks is not None:
                 for chunk in self._chunks.of(inner, now=now):
@@ -235,19 +236,6 @@ class GroupChunks:
         """The last chunks of a stream that ends before its turn."""
         yield stop_reason("error") | {"group_stop_reason": "error"}
         yield failure
-
-    def ping(self, now: datetime) -> Object:
-        """The chunk that keeps a quiet connection open."""
-        return ping_shape(now, self._run_id, None)
-
-    def error(self, failure: Failure) -> Object:
-        """The chunk of a failure."""
-        return error_shape(failure, self._run_id, None)
-
-    @property
-    def _run_id(self) -> RunId | None:
-        """The run of the speaker of now."""
-        return self._run_ids[-1] if self._run_ids else None
 
 
 def entry_shapes(entry: core.GroupMessage, message: Message | None, display: Display) -> list[dict[str, Any]]:
@@ -282,18 +270,18 @@ def _notice(entry: core.GroupMessage) -> str:
     return f"{entry.sender_name} failed: {entry.text}"
 
 
-class PassEditShape(WireShape, of=PassEdit, same="block_id label version diff"):
+class PassEditShape(WireShape, of=PassEdit, fields="block_id label version diff"):
     """A block as a pass left it, and the difference."""
 
 
-class PassFailure(WireShape, of=Failure, same="kind message"):
+class PassFailure(WireShape, of=Failure, fields="kind message"):
     """Why the run of a pass failed."""
 
 
 class PassShape(
     WireShape,
     of=PassInfo,
-    same="agent_id companion_id number cause outcome reason last_message_id run_id steps created_at ended_at",
+    fields="agent_id companion_id number cause outcome reason last_message_id run_id steps created_at ended_at",
     tokens="usage.total_tokens",
 ):
     """A pass of a companion: why it began, how it ended, and what it changed. `outcome` is null while it goes on."""

@@ -71,7 +71,7 @@ class Property(TypedDict):
 class Identity(
     WireShape,
     of=IdentityState,
-    same="identity.id identity.identifier_key identity.name identity.identity_type identity.project_id"
+    fields="identity.id identity.identifier_key identity.name identity.identity_type identity.project_id"
     " identity.properties agent_ids block_ids",
 ):
     """An identity."""

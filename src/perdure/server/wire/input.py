@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
@@ -189,7 +189,7 @@ class SendRequest(WireRequest):
 
     `max_tokens` and `max_cost_usd` are Perdure's: what the whole run may use, in and out, before it ends between two of
     its steps. So is `if_busy`: whether to wait behind a run of this conversation, or to be refused with 409, the
-    default. Fields for what this server does not support are refused with 501 (`read_send`).
+    default. Content that this server does not support is refused with 501 (`contents`).
     """
 
     input: Content | None = None
@@ -273,6 +273,8 @@ class SendRequest(WireRequest):
 
         Raises: InvalidInput, NotSupported.
         """
+        if (self.input is None) == (self.messages is None):
+            raise InvalidInput("body: give exactly one of `input` and `messages`")
         if self.input is not None:
             return [NewMessage(parse_parts(self.input, "input"))], None
         messages: list[NewMessage] = []
@@ -394,29 +396,20 @@ class ResumeRequest(WireRequest):
     otid: Name | None = None
 
 
-R = TypeVar("R", bound=WireRequest)
-
-
-async def read_body(kind: type[R], request: Request, *, default: bytes = b"{}") -> R:
-    """Read and parse the body of a request; `default` replaces an empty one. Raises: RequestValidationError."""
-    # `Request.body` would hold the body until the answer has ended.
-    body = b"".join([piece async for piece in request.stream()])
-    try:
-        return kind.model_validate_json(body or default)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-        raise RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in problems]) from error
-
-
 async def read_send(
     request: Request, *, always_streams: bool = False, streams_by_default: bool = False, may_call_back: bool = False
 ) -> SendRequest:
     """Read and parse the body of a message request; the flags say how its route treats `streaming`.
 
-    Raises: RequestValidationError, InvalidInput; NotSupported: a field of a feature that this server lacks.
+    Raises: RequestValidationError, InvalidInput.
     """
-    body = await read_body(SendRequest, request, default=b"")
-    check_send(body)
+    # `Request.body` would hold the body until the answer has ended.
+    text = b"".join([piece async for piece in request.stream()])
+    try:
+        body = SendRequest.model_validate_json(text)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in problems]) from error
     if always_streams or (streams_by_default and "streaming" not in body.model_fields_set):
         body = body.model_copy(update={"streaming": True})
     elif not body.streaming and (body.stream_tokens or body.background):
@@ -426,12 +419,6 @@ async def read_send(
     if body.callback_url is not None and not may_call_back:
         raise InvalidInput("callback_url: only messages/async and batches take one; here the answer is the report")
     return body
-
-
-def check_send(body: SendRequest) -> None:
-    """Check that a request says something. Raises: InvalidInput."""
-    if (body.input is None) == (body.messages is None):
-        raise InvalidInput("body: give exactly one of `input` and `messages`")
 
 
 def key_of_otids(otids: Sequence[str]) -> str:

@@ -186,11 +186,13 @@ def _endpoint(server: core.McpServer) -> _McpEndpoint:
     }
 
 
-class _DefinitionShape(WireShape, of=core.Definition, same="description annotations digest", input_schema="parameters"):
+class _DefinitionShape(
+    WireShape, of=core.Definition, fields="description annotations digest", input_schema="parameters"
+):
     """What a server says of a tool, and the digest that an approval names."""
 
 
-class Definition(WireShape, of=core.McpTool, same="name tool_id", tool_name="local_name"):
+class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="local_name"):
     """A tool of an MCP server as it is known here: what was approved, and what the server offers now."""
 
     tool_name: str | None
@@ -206,7 +208,7 @@ def left_out_shape(entry: core.InvalidEntry) -> Object:
     return dict.fromkeys(("tool_name", "tool_id", "approved", "offered")) | shown
 
 
-class Synced(WireShape, of=ToolsByStatus, same="active pending changed missing removed unusable added"):
+class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing removed unusable added"):
     """Names of the server's tools, by how they stand, and the entries of its listing that are no tools."""
 
     left_out: list[Object] = computed(lambda tools: [fields(entry, "name", "reason") for entry in tools.left_out])
@@ -215,7 +217,7 @@ class Synced(WireShape, of=ToolsByStatus, same="active pending changed missing r
 class McpTool(
     WireShape,
     of=core.Definition,
-    same="name",
+    fields="name",
     inputSchema="parameters",
     unlisted=nulls("title", "outputSchema", "_meta"),
 ):

@@ -25,7 +25,7 @@ from perdure.core.messages import (
 )
 from perdure.core.text.json_strings import read_string
 from perdure.core.tools.loops import THINKING, split_arguments, with_words
-from perdure.server.wire.base import fields
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 MessageType = Literal[
     "system_message",
@@ -288,7 +288,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
         | ({} if decision.arguments is None else {"arguments": decision.arguments})
         for decision in message.decisions
     ]
-    approvals += [_return_shape(part) for part in message.parts if isinstance(part, ToolResult)]
+    approvals += [ToolReturn.make(part) for part in message.parts if isinstance(part, ToolResult)]
     first = approvals[0]
     return common_fields(message, "approval_response_message", 0, seq) | {
         "approvals": approvals,
@@ -300,7 +300,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
 
 def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | None) -> dict[str, Any]:
     """The wire message for tool results, at least one; its older fields are those of the first."""
-    returns = [_return_shape(result) for result in results]
+    returns = [ToolReturn.make(result) for result in results]
     first = {name: value for name, value in returns[0].items() if name != "type"}
     for shape_of_one, result in zip(returns, results, strict=True):
         if result.images:  # the older field of the whole message holds only text
@@ -310,14 +310,13 @@ def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | Non
     return shape | {"name": results[0].name}
 
 
-def _return_shape(result: ToolResult) -> dict[str, Any]:
-    """One tool result, without its pictures."""
-    return {
-        "type": "tool",
-        "tool_return": _return_text(result),
-        "status": result.status,
-        **fields(result, tool_call_id="call_id", stdout="stdout", stderr="stderr"),
-    }
+class ToolReturn(
+    WireShape, of=ToolResult, fields="type tool_return status tool_call_id stdout stderr", tool_call_id="call_id"
+):
+    """One tool result."""
+
+    type: Literal["tool"] = "tool"
+    tool_return: str | list[Object] = computed(lambda result: _return_text(result))
 
 
 def _return_text(result: ToolResult) -> str:

@@ -10,13 +10,13 @@ from perdure.core import runs
 from perdure.core.agents import Agent
 from perdure.core.ids import RunId, is_id
 from perdure.core.models import Exchange
-from perdure.core.runs import Callback, Feedback, RunStatus, Usage
+from perdure.core.runs import Callback, Feedback, RunStatus
 from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
 from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
 from perdure.library.reply import Reply, Turn
-from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, fields_in, nulls, stamp
+from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import Facts
@@ -66,7 +66,7 @@ def duration_ns(began_at: datetime, ended_at: datetime | None) -> int | None:
 class Run(
     WireShape,
     of=runs.Run,
-    same="id status created_at completed_at key.agent_id conversation_id background metadata stop_reason",
+    fields="id status created_at completed_at key.agent_id conversation_id background metadata stop_reason",
     completed_at="ended_at",
     unlisted=nulls("base_template_id", "ttft_ns"),
 ):
@@ -116,26 +116,31 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     return {"callback_url": hide_secret(callback.url)[0]} | fields(callback, **names)
 
 
-def wire_trace(step: runs.Step, run: runs.Run, exchange: Exchange) -> Object:
+class Trace(
+    WireShape,
+    of=runs.Step,
+    fields="id step_id run_id agent_id request_json response_json call_type created_at org_id",
+    step_id="id",
+    unlisted={"call_type": "agent_step", "org_id": ORG_ID},
+):
     """The provider's request and answer of a step. `request_json` leaves out the messages, which the log has."""
-    return {
-        "id": step.id,
-        "step_id": step.id,
-        "run_id": run.id,
-        "agent_id": step.agent_id,
-        "request_json": dict(exchange.request),
-        "response_json": {**exchange.response, "attempts": exchange.attempts},
-        "call_type": "agent_step",
-        "created_at": stamp(step.created_at),
-        "org_id": ORG_ID,
-    }
+
+    run_id: RunIdIn
+    request_json: Object
+    response_json: Object
+
+
+def wire_trace(step: runs.Step, run: runs.Run, exchange: Exchange) -> Object:
+    """The provider's request and answer of a step."""
+    answer = {**exchange.response, "attempts": exchange.attempts}
+    return Trace.make(step, run_id=run.id, request_json=dict(exchange.request), response_json=answer)
 
 
 class Step(
     WireShape,
     of=runs.Step,
-    same="id run_id agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens stop_reason"
-    " tags trace_id feedback error_type error_data status",
+    fields="id run_id agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens"
+    " stop_reason tags trace_id feedback error_type error_data status",
     completion_tokens="usage.output_tokens",
     prompt_tokens="usage.input_tokens",
     total_tokens="usage.total_tokens",
@@ -166,15 +171,15 @@ def wire_step(step: runs.Step, run: runs.Run, agent: Agent, facts: Facts) -> Obj
         provider_category=facts.provider_category,
         context_window_limit=step.recipe.window_tokens or facts.window_of(agent.settings),
         project_id=agent.settings.get(WIRE_SETTING, {}).get("project_id"),
-        **_cache_counts(step.usage),
-        **_detail_fields(step.usage),
+        **fields(step.usage, "cached_input_tokens", "cache_write_tokens", "reasoning_tokens"),
+        **detail_fields(step.usage),
     )
 
 
 class RunMetrics(
     WireShape,
     of=runs.Run,
-    same="id key.agent_id",
+    fields="id key.agent_id",
     num_steps="step_count",
     unlisted=nulls("project_id", "template_id", "base_template_id"),
 ):
@@ -235,21 +240,28 @@ def _ns_between(began: datetime, ended: datetime | None) -> int | None:
     return None if ended is None else max(0, _ns(ended) - _ns(began))
 
 
-def wire_usage(usage: Usage) -> dict[str, Any]:
-    """The usage of a run."""
-    return _counts(usage) | _detail_fields(usage)
+class Usage(
+    WireShape,
+    of=runs.Usage,
+    fields="completion_tokens prompt_tokens total_tokens",
+    completion_tokens="output_tokens",
+    prompt_tokens="input_tokens",
+):
+    """The tokens of a run."""
 
 
-def usage_statistics(usage: Usage, step_count: int, context_tokens: int | None) -> dict[str, Any]:
-    """The usage of a request. `context_tokens` are those of its newest model call."""
-    return {
-        "message_type": "usage_statistics",
-        **_counts(usage),
-        "step_count": step_count,
-        "run_ids": None,
-        **_cache_counts(usage),
-        "context_tokens": context_tokens,
-    }
+class RequestUsage(
+    Usage,
+    fields="message_type completion_tokens prompt_tokens total_tokens step_count run_ids cached_input_tokens"
+    " cache_write_tokens reasoning_tokens context_tokens",
+):
+    """The usage of a request; `context_tokens` are those of its newest model call. Of a group's turn, `run_ids` are the
+    runs of its speakers."""
+
+    message_type: Literal["usage_statistics"] = "usage_statistics"
+    step_count: int
+    run_ids: list[RunIdIn] | None = None
+    context_tokens: int | None
 
 
 def stop_reason(reason: str) -> dict[str, Any]:
@@ -267,7 +279,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
             for shape in wire_messages(message, display)
         ],
         "stop_reason": stop_reason(reply.stop_reason),
-        "usage": usage_statistics(reply.usage, reply.step_count, reply.context_tokens),
+        "usage": RequestUsage.make(reply.usage, step_count=reply.step_count, context_tokens=reply.context_tokens),
         "logprobs": reply.logprobs,
         "turns": None if reply.turns is None else [_turn_shape(turn) for turn in reply.turns],
     }
@@ -285,21 +297,7 @@ def _turn_shape(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _counts(usage: Usage) -> dict[str, Any]:
-    """The counts of input and output tokens."""
-    return {
-        "completion_tokens": usage.output_tokens,
-        "prompt_tokens": usage.input_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
-
-
-def _cache_counts(usage: Usage) -> dict[str, Any]:
-    """The counts of cache and reasoning tokens."""
-    return fields(usage, "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
-
-
-def _detail_fields(usage: Usage) -> dict[str, Any]:
+def detail_fields(usage: runs.Usage) -> dict[str, Any]:
     """The counts of cache and reasoning tokens, under OpenAI's field names."""
     return {
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},

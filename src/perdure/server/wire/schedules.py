@@ -136,7 +136,7 @@ class EventIn(WireRequest):
     max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
 
 
-class CreatedSchedule(WireShape, of=Schedule, same="id", next_scheduled_at="next_at"):
+class CreatedSchedule(WireShape, of=Schedule, fields="id", next_scheduled_at="next_at"):
     """A schedule that was created."""
 
 
@@ -158,7 +158,7 @@ class SentShape(TypedDict):
 class ScheduleShape(
     WireShape,
     of=Schedule,
-    same="id agent_id name status made_by timing.timezone timing.starts_at timing.ends_at timing.max_firings"
+    fields="id agent_id name status made_by timing.timezone timing.starts_at timing.ends_at timing.max_firings"
     " timing.missed timing.missed_limit firings created_at",
     next_scheduled_time="next_at",
     in_quiet_hours="timing.quiet.then",
@@ -179,7 +179,7 @@ class ScheduleList(TypedDict):
     scheduled_messages: list[ScheduleShape]
 
 
-class FiringShape(WireShape, of=Firing, same="seq due_at fired_at outcome run_id missed reason"):
+class FiringShape(WireShape, of=Firing, fields="seq due_at fired_at outcome run_id missed reason"):
     """What became of a due time."""
 
 

@@ -24,17 +24,21 @@ from perdure.server.wire.fields import IdFormat
 
 Object = dict[str, Any]
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
 
 class WireShape:
-    """An object of an answer: `EventShape.make(event)` is one, and `EventShape` a type of the document.
+    """An object of an answer: `make` builds it of a value, and the class is its type in the document.
 
-        class EventShape(WireShape, of=FactEvent, same="at kind fact.text", fact_id="fact.id"):
-            name: str | None
+        class EventShape(WireShape, of=FactEvent, fields="at kind fact.text fact_id ends", fact_id="fact.id"):
+            ends: bool = computed(lambda event: event.kind == "end")
 
-    `same` has the paths of attributes, whose last words are the names of the fields; a keyword is a field of another
-    name; both have the attribute's type, and are null behind a null. A field of the body has a type of its own, and the
-    value of its default, which may be `computed`, of its path, or of the attribute of its name; one that is a shape, or
-    a list of shapes, is made of that. `same` may name any of them too: fields have the order in which it names them.
+        EventShape.make(event)  # {"at": ..., "kind": "end", "text": event.fact.text, "fact_id": ..., "ends": True}
+
+    `fields` names the fields in their order. Each has the value and the type of the attribute of its name; with dots it
+    is a path of attributes, whose last is the name. A keyword gives a field of another name its path. Behind a null all
+    are null. A field of the body has a type of its own; its value is its default, what is `computed`, or that of its
+    path; where the type is a shape, or a list of shapes, they are made of that.
     """
 
     _of: ClassVar[Any] = None
@@ -46,15 +50,16 @@ class WireShape:
     _time: ClassVar[Callable[[Any], str]] = stamp
 
     def __init_subclass__(
-        cls, *, of: Any = None, same: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
+        cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
         """`unlisted`: fields that clients expect and that are always the same; the document leaves them out.
-        `optional`: names of those that are left out where they would be null."""
+        `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
+        base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
         own = {**cls._paths, **dict(zip(body, body, strict=True)), **others}
-        named = {path.rpartition(".")[2]: path for path in same.split()}
+        named = {path.rpartition(".")[2]: path for path in fields.split()}
         cls._of = of or cls._of
-        cls._order = (*cls._order, *named)
+        cls._order = (*(name for name in cls._order if name not in named), *named)
         cls._paths = own | {name: path for name, path in named.items() if name not in unlisted and path not in own}
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in body if name in cls.__dict__}}
         cls._unlisted = {**cls._unlisted, **unlisted}
@@ -63,10 +68,13 @@ class WireShape:
     @classmethod
     def make(cls, value: object, **given: Any) -> Object:
         """The shape of a value. `given`: values of fields, also of some that the document does not list."""
-        constants, readers = cls._plan()
-        made = constants | {name: read(value) for name, read in readers if name not in given} | given
-        ordered = {name: made.pop(name) for name in cls._order if name in made} | made
-        return {name: one for name, one in ordered.items() if one is not None or name not in cls._optional}
+        made = {
+            name: given.pop(name) if name in given else constant if read is None else read(value)
+            for name, (constant, read) in cls._plan().items()
+        } | given
+        if not cls._optional:
+            return made
+        return {name: one for name, one in made.items() if one is not None or name not in cls._optional}
 
     @classmethod
     @functools.cache
@@ -77,17 +85,14 @@ class WireShape:
 
     @classmethod
     @functools.cache
-    def _plan(cls) -> tuple[Object, Sequence[tuple[str, Callable[[Any], Any]]]]:
-        """The fields that are always the same, and what reads each other one."""
-        hints, own = cls._hints(), cls._defaults
-        constants = {name: one for name, one in own.items() if not isinstance(one, _Computed)}
-        computed = {name: one.of for name, one in own.items() if isinstance(one, _Computed)}
-        readers = [
-            (name, computed.get(name) or _reader(path, hints.get(name), cls._time))
-            for name, path in cls._paths.items()
-            if name not in constants
-        ]
-        return {**cls._unlisted, **constants}, readers
+    def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
+        """Each field in its place: with its value if that is always the same, or with what reads it."""
+        hints = cls._hints()
+        plan: dict[str, tuple[Any, Any]] = {name: (one, None) for name, one in cls._unlisted.items()}
+        for name, path in cls._paths.items():
+            one = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+            plan[name] = (None, one.of) if isinstance(one, _Computed) else (one, None)
+        return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 
     @classmethod
     @functools.cache
@@ -115,7 +120,7 @@ def computed(of: Callable[[Any], Any]) -> Any:
     return _Computed(of)
 
 
-class StampedShape(WireShape, same="created_by_id last_updated_by_id created_at updated_at"):
+class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_at updated_at"):
     """What most answers begin with: who created and changed a thing, and when."""
 
     created_by_id: str | None = ACTOR_ID
@@ -129,12 +134,15 @@ def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any],
     shape = next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, WireShape)), None)
 
     def read(value: Any) -> Any:
-        found = value
         for name in names:
-            found = None if found is None else getattr(found, name)
-        if shape is None or found is None:
-            return time(found) if isinstance(found, datetime) else list(found) if isinstance(found, tuple) else found
-        return [shape.make(one) for one in found] if get_origin(hint) is list else shape.make(found)
+            if value is None:
+                return None
+            value = getattr(value, name)
+        if type(value) in _PLAIN:
+            return value
+        if shape is None:
+            return time(value) if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+        return [shape.make(one) for one in value] if get_origin(hint) is list else shape.make(value)
 
     return read
 

@@ -39,27 +39,27 @@ class UndoIn(WireRequest):
     number: Annotated[int, keywords(minimum=1, maximum=2**53)] | None = None
 
 
-class Mention(WireShape, of=values.Mention, same="place id name excerpt"):
+class Mention(WireShape, of=values.Mention, fields="place id name excerpt"):
     """A thing in which the text stands."""
 
 
-class Mentions(WireShape, of=values.ForgetPreview, same="text total in_view counts shared_with unended"):
+class Mentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
     """Where a text stands."""
 
     mentions: list[Mention]
 
 
-class CorrectionShape(WireShape, of=values.Correction, same="number kind text items created_at undone_at"):
+class CorrectionShape(WireShape, of=values.Correction, fields="number kind text items created_at undone_at"):
     """A correction that can be undone."""
 
 
-class Forgotten(WireShape, of=values.ForgetResult, same="counts erased"):
+class Forgotten(WireShape, of=values.ForgetResult, fields="counts erased"):
     """What was forgotten; `correction` can be undone."""
 
     correction: CorrectionShape | None
 
 
-class Undone(WireShape, of=values.UndoResult, same="restored conflicts"):
+class Undone(WireShape, of=values.UndoResult, fields="restored conflicts"):
     """What was undone, and why the rest was not."""
 
     correction: CorrectionShape
@@ -92,14 +92,14 @@ class RevertWritesIn(WireRequest):
 
 
 class SourceShape(
-    WireShape, of=SourceSummary, same="source.label source.name title blocks passages facts reverted first_at last_at"
+    WireShape, of=SourceSummary, fields="source.label source.name title blocks passages facts reverted first_at last_at"
 ):
     """A source of an agent's memory, with how many writes of each kind came from it and stand."""
 
     source: str
 
 
-class WriteSourceShape(WireShape, of=WriteSource, same="message_ids"):
+class WriteSourceShape(WireShape, of=WriteSource, fields="message_ids"):
     """A source of a write, with the messages that brought it."""
 
     source: str
@@ -108,7 +108,7 @@ class WriteSourceShape(WireShape, of=WriteSource, same="message_ids"):
 class WriteShape(
     WireShape,
     of=WriteText,
-    same="write.id write.kind name write.label text stands write.agent_id write.run_id write.message_id"
+    fields="write.id write.kind name write.label text stands write.agent_id write.run_id write.message_id"
     " write.created_at write.reverted_by",
 ):
     """A write of memory, and whether any of it is still there."""
@@ -116,18 +116,20 @@ class WriteShape(
     sources: list[WriteSourceShape]
 
 
-class ConflictShape(WireShape, of=RevertConflict, same="name reason value merged", write="write_id"):
+class ConflictShape(WireShape, of=RevertConflict, fields="name reason value merged", write="write_id"):
     """A write that was not taken back, with what the block holds and would hold."""
 
 
-class RevertShape(WireShape, of=RevertResult, same="writes blocks passages facts correction", dry_run="is_dry_run"):
+class RevertShape(WireShape, of=RevertResult, fields="writes blocks passages facts correction", dry_run="is_dry_run"):
     """What was taken back, or would be. `correction` undoes it."""
 
     conflicts: list[ConflictShape]
 
 
 class MemoryOriginShape(
-    WireShape, of=MemoryOrigin, same="type kind id label line conversation_id text earlier_writes message_count source"
+    WireShape,
+    of=MemoryOrigin,
+    fields="type kind id label line conversation_id text earlier_writes message_count source",
 ):
     """Where a memory comes from."""
 
@@ -138,7 +140,7 @@ class MemoryOriginShape(
 class AnswerOriginShape(
     WireShape,
     of=AnswerOrigin,
-    same="type agent_id conversation_id run_id step_id message_id model at text tail problem",
+    fields="type agent_id conversation_id run_id step_id message_id model at text tail problem",
 ):
     """What was in the request behind an answer."""
 
@@ -149,7 +151,7 @@ class AnswerOriginShape(
     messages: list[Object]
 
 
-class FactOriginShape(WireShape, of=FactOrigin, same="type id text subject relation object"):
+class FactOriginShape(WireShape, of=FactOrigin, fields="type id text subject relation object"):
     """The versions of a fact, and what it comes from."""
 
     versions: list[Object]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
+from uuid import uuid4
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
@@ -14,10 +16,20 @@ from perdure.core.tools import spec as core
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import ToolCode, ToolOutcome
-from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, ToolHit, text_of_tool
+from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, text_of_tool
+from perdure.domain.tools.units import ToolHit as FoundTool
 from perdure.library.tools.tools import ToolState
-from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, nulls, own_metadata, with_wire_fields
-from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords
+from perdure.server.wire.base import (
+    ACTOR_ID,
+    WIRE_FIELDS,
+    WireRequest,
+    fields,
+    nulls,
+    own_metadata,
+    stamp,
+    with_wire_fields,
+)
+from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, MessageIdIn, Tags, Time, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _HASH = "tool_hash"
@@ -171,7 +183,7 @@ class ToolSearchIn(WireRequest):
     limit: Annotated[int, Field(ge=1, le=1_000)] = 50
 
 
-class JsonSchema(WireShape, of=core.Tool, same="spec.name spec.description"):
+class JsonSchema(WireShape, of=core.Tool, fields="spec.name spec.description"):
     """A tool's schema: name, description and parameters."""
 
     parameters: Object = computed(lambda tool: dict(tool.spec.parameters))
@@ -180,7 +192,7 @@ class JsonSchema(WireShape, of=core.Tool, same="spec.name spec.description"):
 class Tool(
     WireShape,
     of=core.Tool,
-    same="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
+    fields="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
     " return_char_limit pip_requirements npm_requirements default_requires_approval enable_parallel_execution"
     " created_by_id last_updated_by_id metadata_ project_id",
     return_char_limit="spec.return_limit_chars",
@@ -228,20 +240,40 @@ def tool_state_shape(state: ToolState) -> dict[str, Any]:
     return tool_shape(state.tool, state.code)
 
 
-def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
+class ToolHit(
+    WireShape, of=FoundTool, fields="tool embedded_text fts_rank vector_rank combined_score", combined_score="score"
+):
+    """A tool that a search found."""
+
+    tool: Tool
+    embedded_text: str | None = computed(lambda hit: text_of_tool(hit.tool))
+    fts_rank: int | None
+    vector_rank: int | None = None
+
+
+def hit_shape(hit: FoundTool, rank: int, code: ToolCode | None) -> Object:
     """A tool of a search's result, `rank` from 1."""
-    return {
-        "tool": tool_shape(hit.tool, code),
-        "embedded_text": text_of_tool(hit.tool),
-        "fts_rank": rank if hit.score else None,
-        "vector_rank": None,
-        "combined_score": hit.score,
-    }
+    return ToolHit.make(hit, tool=tool_shape(hit.tool, code), fts_rank=rank if hit.score else None)
 
 
 def errors_of(outcome: ToolOutcome) -> list[str]:
     """What a run by hand wrote to stderr; else why it failed, which clients look for there."""
     return list(outcome.stderr) or ([outcome.text] if outcome.status == "error" else [])
+
+
+class ToolMessage(
+    WireShape,
+    of=ToolOutcome,
+    fields="id date name message_type tool_return status tool_call_id stdout stderr",
+    tool_return="text",
+    unlisted={"name": None, "tool_call_id": "null"},
+):
+    """The outcome of a source that was run by hand, as a message."""
+
+    id: MessageIdIn = computed(lambda outcome: f"message-{uuid4()}")
+    date: Time = computed(lambda outcome: stamp(datetime.now(UTC)))
+    message_type: Literal["tool_return_message"] = "tool_return_message"
+    stderr: list[str] = computed(errors_of)
 
 
 def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:

@@ -123,7 +123,8 @@ class Agents(Table):
         Raises: NotFound: the agent of a cursor.
         """
         columns = tuple(dict.fromkeys((_ORDERS[order], "a.number")))
-        rows = self._page(
+        return self._page(
+            AGENT,
             _SELECT,
             _conditions(where),
             columns,
@@ -132,7 +133,6 @@ class Agents(Table):
             after=self._place("agent", "agents a", columns, after, "after"),
             before=self._place("agent", "agents a", columns, before, "before"),
         )
-        return [AGENT.read(row) for row in rows]
 
     def count(self, where: AgentFilter) -> int:
         conditions = _conditions(where)
@@ -181,8 +181,7 @@ class Agents(Table):
     def _newest(self, condition: str, column: str, **params: str) -> Agent | None:
         """The last agent in the order of a column that fulfils a condition."""
         sql = f"{_SELECT} WHERE a.org_id = :org_id AND {condition} ORDER BY {column} DESC LIMIT 1"
-        rows = self._rows(sql, **params)
-        return AGENT.read(rows[0]) if rows else None
+        return self._one(AGENT, sql, **params)
 
 
 def _conditions(where: AgentFilter) -> Conditions:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
-from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, stored_key
+from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -25,8 +25,8 @@ _ARCHIVE = RowFormat(
 )
 
 
-class Archives(Table):
-    _kind, _source = "archive", "archives"
+class Archives(NumberedTable[Archive]):
+    _kind, _source, _format = "archive", "archives", _ARCHIVE
 
     def add(self, archive: Archive) -> Archive:
         """Add an archive without passages, and return it with its number."""
@@ -35,21 +35,13 @@ class Archives(Table):
         open_scope_of(self._db, self._org_id, archive.number, "archive", archive.id)
         return archive
 
-    def get(self, archive_id: ArchiveId) -> Archive:
-        """Raises: NotFound."""
-        sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _ARCHIVE.read(first(self._rows(sql, id=stored_key(archive_id)), "archive", archive_id))
-
     def lock_names(self) -> None:
         """Keep others from adding archives until the end of this transaction, in a database with concurrent writers."""
         lock_numbers(self._db)
 
     def put(self, archive: Archive) -> None:
         """Update name, description, metadata and `updated_at` only. Raises: NotFound."""
-        columns = assignments("name, description, metadata, updated_at")
-        sql = f"UPDATE archives SET {columns} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **_ARCHIVE.params(archive)):
-            raise NotFound("archive", archive.id)
+        self._update(archive, "name, description, metadata, updated_at")
 
     def list(
         self,
@@ -64,17 +56,13 @@ class Archives(Table):
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
         agent, or those with this name. Archives of folders and graphs are excluded."""
         where = Conditions(
-            "org_id = :org_id",
             "NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)",
             "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.fact_archive_id = archives.id)",
             "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.entity_archive_id = archives.id)",
         )
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.add("name = ?", name and stored_key(name))
-        where.between("number", above, below)
-        order = "DESC" if newest_first else "ASC"
-        sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE {where} ORDER BY number {order} LIMIT :limit"
-        return [_ARCHIVE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self._between(where, above, below, newest_first=newest_first, limit=limit)
 
     def delete(self, archive_id: ArchiveId) -> None:
         """Detach an archive from all agents and delete it.

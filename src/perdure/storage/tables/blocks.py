@@ -161,12 +161,6 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         conditions.add("b.id IN (SELECT block_id FROM agent_blocks WHERE agent_id = ?)", owner)
         return conditions
 
-    # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
-    def get(self, block_id: BlockId) -> Block:
-        """Raises: NotFound."""
-        sql = f"SELECT {_BLOCK.columns} FROM blocks WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _BLOCK.read(table.first(self._rows(sql, id=row_format.storable(block_id)), "block", block_id))
-
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
         """Update the block to version `expected + 1`, with its version row; return it. Raises: VersionConflict,
         NotFound."""
@@ -319,8 +313,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         where = Conditions("block_id = :id")
         where.add("version < ?", before)
         sql = f"SELECT {_VERSION.columns} FROM block_versions WHERE {where} ORDER BY version DESC LIMIT :limit"
-        rows = self._rows(sql, id=self.get(block_id).id, limit=limit, **where.params)
-        return [_VERSION.read(row) for row in rows]
+        return self._all(_VERSION, sql, id=self.get(block_id).id, limit=limit, **where.params)
 
     def version(self, block_id: BlockId, version: int) -> BlockVersion:
         """Raises: NotFound."""

@@ -192,7 +192,8 @@ class Conversations(Table):
             last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
             rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
             place = first(rows, "conversation", after)
-        rows = self._page(
+        return self._page(
+            _CONVERSATION,
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,
             columns,
@@ -201,7 +202,6 @@ class Conversations(Table):
             after=place,
             before=None,
         )
-        return [_CONVERSATION.read(row) for row in rows]
 
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100
@@ -289,14 +289,14 @@ class Conversations(Table):
         return {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        rows = self._rows(
+        return self._all(
+            _CONVERSATION,
             f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
             f" AND removed_at IS NULL AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
             agent_id=agent_id,
             after=after_seq,
             limit=limit,
         )
-        return [_CONVERSATION.read(row) for row in rows]
 
     def put_seen_versions(
         self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None
@@ -332,14 +332,14 @@ class Conversations(Table):
         """Conversations with waiting calls, of one agent or of all, in order of agents and their numbers."""
         where = Conditions("c.pending_run_seq IS NOT NULL", "a.org_id = :org_id")
         where.equal("c.agent_id", agent_id)
-        rows = self._rows(
+        return self._all(
+            _CONVERSATION,
             # CROSS JOIN: SQLite reads them in this order, so that it begins with the few that wait.
             f"SELECT {_C_COLUMNS} FROM conversations c CROSS JOIN agents a"
             f" WHERE a.id = c.agent_id AND {where} ORDER BY a.number, c.seq LIMIT :limit",
             limit=limit,
             **where.params,
         )
-        return [_CONVERSATION.read(row) for row in rows]
 
     def find_unused(self, *, before: datetime, after: int) -> tuple[ConversationId, int] | None:
         """The first ephemeral conversation in which nothing was said since `before`, of an agent with a number above

@@ -14,7 +14,7 @@ from perdure.core.files import AgentFile, File, FilePart, FileStatus, file_tag
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import OwnId, Table, first, keep_places, next_number, place_in
+from perdure.storage.tables.table import NumberedTable, OwnId, Table, first, keep_places, next_number, place_in
 from perdure.storage.tables.vectors import NEVER
 
 FILE = row_format.RowFormat(
@@ -47,7 +47,10 @@ _RELEASE = (
 )
 
 
-class Files(Table):
+class Files(NumberedTable[File]):
+    _kind, _source, _format = "file", "files", FILE
+    _in_org = "org_id = :org_id AND status <> 'deleted'"
+
     def add(self, file: File) -> File:
         """Add a file, and return it with its number. Raises: NotFound: no such folder; AlreadyExists: its name
         exists."""
@@ -64,19 +67,14 @@ class Files(Table):
         self._db.signal("files")
         return file
 
-    def get(self, file_id: FileId) -> File:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=row_format.storable(file_id)), "file", file_id)
-
     def place(self, file_id: FileId) -> tuple[FolderId, int]:
         """The folder of a file and its number there, also of a deleted one. Raises: NotFound."""
         place = place_in(self._db, self._org_id, "file", "files", ("folder_id", "number"), file_id)
         return FolderId(place[0]), int(place[1])
 
     def find(self, folder_id: FolderId, name: str) -> File | None:
-        where = f"folder_id = :folder_id AND name = :name{self._db.for_update}"
-        files = self._read(where, folder_id=folder_id, name=row_format.stored_key(name))
-        return files[0] if files else None
+        where = "folder_id = :folder_id AND name = :name"
+        return self._find(where, folder_id=folder_id, name=row_format.stored_key(name))
 
     def find_by_digest(self, digest: str, *, suffix: str) -> File | None:
         """A converted file with these bytes whose name ends in `suffix`."""
@@ -98,11 +96,8 @@ class Files(Table):
         limit: int = 100,
     ) -> Sequence[File]:
         """Files with numbers between `above` and `below`, both excluded."""
-        where = Conditions("folder_id = :folder_id")
-        where.between("number", above, below)
-        order = "DESC" if newest_first else "ASC"
-        sql = f"{where} ORDER BY number {order} LIMIT :limit"
-        return self._read(sql, folder_id=folder_id, limit=limit, **where.params)
+        where = Conditions("folder_id = :folder_id", folder_id=folder_id)
+        return self._between(where, above, below, newest_first=newest_first, limit=limit)
 
     def measure(self, folder_id: FolderId | None = None) -> tuple[int, int]:
         """How many files there are, in all folders or in one, and how many bytes they have."""
@@ -214,14 +209,14 @@ class Files(Table):
 
     def _claim(self, own: OwnId, free: str, params: Mapping[str, Any]) -> File | None:
         """Claim one file, unless another process has just done so."""
-        rows = self._rows(
+        return self._one(
+            FILE,
             "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
             " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END, done = 0, total = 0,"
             f" updated_at = :at WHERE id = :id AND {free} RETURNING {FILE.columns}",
             id=own,
             **params,
         )
-        return FILE.read(rows[0]) if rows else None
 
     def list_owners(self) -> Sequence[str]:
         """The owners of all claims."""
@@ -296,7 +291,8 @@ class Files(Table):
 
     def parts(self, file_id: FileId, *, from_line: int = 1, after_seq: int = -1, limit: int = 1) -> Sequence[FilePart]:
         """Parts in order, from the one in which `from_line` begins, and behind `after_seq`."""
-        rows = self._rows(
+        return self._all(
+            _PART,
             f"SELECT {_PART.columns} FROM file_parts WHERE {_OWN_FILE} AND seq > :after"
             " AND seq >= COALESCE((SELECT MAX(b.seq) FROM file_parts b WHERE b.file_id = :file_id"
             " AND b.first_line <= :line AND b.first_char = 0), 0) ORDER BY seq LIMIT :limit",
@@ -305,16 +301,11 @@ class Files(Table):
             line=from_line,
             limit=limit,
         )
-        return [_PART.read(row) for row in rows]
 
     def page_starts(self, file_id: FileId) -> Sequence[int]:
         """The first line of each page, from 1; empty where there are no pages."""
         rows = self._rows(f"SELECT starts FROM file_pages WHERE {_OWN_FILE}", file_id=file_id)
         return row_format.load(rows[0][0]) if rows else []
-
-    def _read(self, where: str, **params: Any) -> Sequence[File]:
-        sql = f"SELECT {FILE.columns} FROM files WHERE org_id = :org_id AND status <> 'deleted' AND {where}"
-        return [FILE.read(row) for row in self._rows(sql, **params)]
 
 
 _COLUMNS = f"{FILE.columns_of('f')}, d.name, o.is_open, o.first_line, o.last_line, o.used, o.version, o.used_at"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.table import OwnId, Table, first, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import AgentsTable, NumberedTable, OwnId, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 _FOLDER = RowFormat(
@@ -23,8 +23,9 @@ _FOLDER = RowFormat(
 )
 
 
-class Folders(Table):
-    _kind, _source = "folder", "folders"
+class Folders(NumberedTable[Folder], AgentsTable[Folder]):
+    _kind, _source, _format = "folder", "folders", _FOLDER
+    _links, _order = "agent_folders", "x.position"
 
     def add(self, folder: Folder) -> Folder:
         """Add a folder without files, and return it with its number. Raises: AlreadyExists: its name exists."""
@@ -34,16 +35,12 @@ class Folders(Table):
             raise AlreadyExists("folder", folder.name)
         return folder
 
-    def get(self, folder_id: FolderId) -> Folder:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(folder_id)), "folder", folder_id)
-
     def find(self, name: str) -> Folder | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=stored_key(name))), None)
+        return self._find("name = :name", name=stored_key(name))
 
     def find_by_archive(self, archive_id: ArchiveId) -> Folder | None:
         """The folder whose files' passages this archive holds; None for all other archives."""
-        return next(iter(self._read("archive_id = :archive_id", archive_id=stored_key(archive_id))), None)
+        return self._find("archive_id = :archive_id", archive_id=stored_key(archive_id))
 
     def put(self, folder: Folder) -> None:
         """Update name, description, instructions, metadata and `updated_at` only. Raises: NotFound, AlreadyExists."""
@@ -68,12 +65,10 @@ class Folders(Table):
         """Folders with numbers between `above` and `below`, both excluded, in order of creation: all, or an agent's.
         Raises: NotFound: there is no such agent."""
         where = Conditions()
-        where.between("number", above, below)
         where.add("name = ?", name and stored_key(name))
         owner = agent_id and own_agent(self._db, self._org_id, agent_id)
         where.add("id IN (SELECT folder_id FROM agent_folders WHERE agent_id = ?)", owner)
-        order = "DESC" if newest_first else "ASC"
-        return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
+        return self._between(where, above, below, newest_first=newest_first, limit=limit)
 
     def count(self) -> int:
         return int(self._rows("SELECT COUNT(*) FROM folders WHERE org_id = :org_id")[0][0])
@@ -128,18 +123,6 @@ class Folders(Table):
         revise_settings(self._db, own)
         return True
 
-    def list_by_agent(self, agent_id: AgentId) -> Sequence[Folder]:
-        """The agent's folders in order of attachment."""
-        return self.list_by_agents([agent_id])[agent_id]
-
-    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Folder]]:
-        """Agent -> its folders in order of attachment."""
-        sql = (
-            f"SELECT x.agent_id, {_FOLDER.columns_of('f')} FROM agent_folders x CROSS JOIN folders f"
-            " WHERE {keys} AND f.id = x.folder_id AND f.org_id = :org_id ORDER BY x.position"
-        )
-        return _FOLDER.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
-
     def list_agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
         """The agents that have it, oldest first; with `limit`, some of them in order of ids.
 
@@ -154,7 +137,3 @@ class Folders(Table):
             limit=limit,
         )
         return [row[0] for row in rows]
-
-    def _read(self, where: str, **params: Any) -> Sequence[Folder]:
-        sql = f"SELECT {_FOLDER.columns} FROM folders WHERE org_id = :org_id AND {where}"
-        return [_FOLDER.read(row) for row in self._rows(sql, **params)]

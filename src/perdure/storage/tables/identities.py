@@ -12,7 +12,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
-from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
 _IDENTITY = RowFormat(
@@ -22,8 +22,9 @@ _IDENTITY = RowFormat(
 )
 
 
-class Identities(PagedTable[IdentityFilter, Identity]):
+class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
     _kind, _source, _format = "identity", "identities", _IDENTITY
+    _links, _order = "agent_identities", "t.number"
 
     def add(self, identity: Identity) -> Identity:
         """Add an identity, and return it with its number. Raises: AlreadyExists: its key or id exists."""
@@ -41,21 +42,12 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         conditions.equal("identity_type", where.identity_type)
         return conditions
 
-    def get(self, identity_id: IdentityId) -> Identity:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(identity_id)), "identity", identity_id)
-
     def find_by_key(self, identifier_key: str, project_id: str | None) -> Identity | None:
         """The identity of this key within a project, or outside projects."""
-        return next(
-            iter(
-                self._read(
-                    f"identifier_key = :key AND COALESCE(project_id, '') = :project{self._db.for_update}",
-                    key=stored_key(identifier_key),
-                    project=stored_key(project_id or ""),
-                )
-            ),
-            None,
+        return self._find(
+            "identifier_key = :key AND COALESCE(project_id, '') = :project",
+            key=stored_key(identifier_key),
+            project=stored_key(project_id or ""),
         )
 
     def put(self, identity: Identity) -> None:
@@ -115,19 +107,6 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         sql = f"SELECT id FROM identities WHERE id = :id AND org_id = :org_id{self._db.for_update}"
         return OwnId(first(self._rows(sql, id=stored_key(identity_id)), "identity", identity_id)[0])
 
-    def list_by_agent(self, agent_id: AgentId) -> Sequence[Identity]:
-        """The agent's identities in order of creation."""
-        return self.list_by_agents([agent_id])[agent_id]
-
-    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Identity]]:
-        """Agent -> its identities in order of creation."""
-        # CROSS JOIN: the few links come first. In its own order SQLite would read all identities.
-        sql = (
-            f"SELECT x.agent_id, {_IDENTITY.columns_of('i')} FROM agent_identities x CROSS JOIN identities i"
-            " WHERE {keys} AND i.id = x.identity_id AND i.org_id = :org_id ORDER BY i.number"
-        )
-        return _IDENTITY.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
-
     def list_owners(
         self, kind: Literal["agent", "block"], identity_ids: Sequence[IdentityId], *, limit: int | None = None
     ) -> Mapping[IdentityId, Sequence[Any]]:
@@ -140,10 +119,6 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         )
         found = self._rows_of_each(sql, "x.identity_id", identity_ids, limit=limit)
         return {identity_id: [row[0] for row in rows] for identity_id, rows in found.items()}
-
-    def _read(self, where: str, **params: str) -> Sequence[Identity]:
-        sql = f"SELECT {_IDENTITY.columns} FROM identities WHERE org_id = :org_id AND {where}"
-        return [_IDENTITY.read(row) for row in self._rows(sql, **params)]
 
 
 def add_identity_conditions(

@@ -11,7 +11,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
 from perdure.storage.database import row_format
-from perdure.storage.tables.table import OwnId, Table, first, next_number
+from perdure.storage.tables.table import NounTable, OwnId, next_number
 
 _CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
 _LISTS = ("args", "header_names", "variable_names")
@@ -47,7 +47,9 @@ _TOOL = row_format.RowFormat(
 )
 
 
-class Mcp(Table):
+class Mcp(NounTable[McpServer]):
+    _kind, _source, _format = "mcp_server", "mcp_servers", _SERVER
+
     def add(self, server: McpServer) -> McpServer:
         """Add a server that was not listed yet. Raises: AlreadyExists: its name or id exists."""
         if self._rows("SELECT 1 FROM mcp_servers WHERE id = :id", id=server.id):
@@ -94,14 +96,8 @@ class Mcp(Table):
         ):
             raise NotFound("MCP server", server_id)
 
-    def get(self, server_id: McpServerId) -> McpServer:
-        """Raises: NotFound."""
-        return first(
-            self._read(f"id = :id{self._db.for_update}", id=row_format.storable(server_id)), "mcp_server", server_id
-        )
-
     def find_by_name(self, name: str) -> McpServer | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=row_format.storable(name))), None)
+        return self._find("name = :name", name=row_format.storable(name))
 
     def list(self, *, limit: int = 1_000) -> Sequence[McpServer]:
         """Servers in order of creation."""
@@ -133,18 +129,15 @@ class Mcp(Table):
     def tools(self, server_id: McpServerId) -> Sequence[McpTool]:
         """The definitions of a server's tools, in order of names. Raises: NotFound."""
         self.get(server_id)
-        rows = self._rows(f"SELECT {_TOOL.columns} FROM mcp_tools WHERE server_id = :id ORDER BY name", id=server_id)
-        return [_TOOL.read(row) for row in rows]
+        return self._all(
+            _TOOL, f"SELECT {_TOOL.columns} FROM mcp_tools WHERE server_id = :id ORDER BY name", id=server_id
+        )
 
     def find_tool(self, tool_id: ToolId) -> McpTool | None:
         """The definition behind one of our tools."""
-        rows = self._rows(
+        return self._one(
+            _TOOL,
             f"SELECT {_TOOL.columns_of('t')} FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id"
             " WHERE t.tool_id = :tool_id AND s.org_id = :org_id",
             tool_id=row_format.storable(tool_id),
         )
-        return _TOOL.read(rows[0]) if rows else None
-
-    def _read(self, where: str, **params: Any) -> Sequence[McpServer]:
-        rows = self._rows(f"SELECT {_SERVER.columns} FROM mcp_servers WHERE org_id = :org_id AND {where}", **params)
-        return [_SERVER.read(row) for row in rows]

@@ -89,7 +89,8 @@ class Nodes(Table):
 
     def list_copies(self, node: SummaryNode) -> Sequence[SummaryNode]:
         """The copies of a node in conversations that were forked from its own."""
-        rows = self._rows(
+        return self._all(
+            _NODE,
             f"SELECT {_NODE.columns} FROM summary_nodes WHERE agent_id = :agent_id"
             " AND conversation_seq > :conversation AND level = :level AND from_message_seq = :first"
             f" AND upto_message_seq = :last AND created_at = :created_at AND children = '[]' AND {OWN_AGENT}"
@@ -101,7 +102,6 @@ class Nodes(Table):
             last=node.upto_message_seq,
             created_at=iso(node.created_at),
         )
-        return [_NODE.read(row) for row in rows]
 
     def list_by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes with these numbers that exist, in the order of `seqs`."""
@@ -144,11 +144,11 @@ class Nodes(Table):
         return bool(self._rows(sql, agent_id=node.agent_id, since=iso(node.created_at), **span))
 
     def _read(self, where: str, agent_id: AgentId, conversation_seq: int, **params: Any) -> Sequence[SummaryNode]:
-        rows = self._rows(
+        return self._all(
+            _NODE,
             f"SELECT {_NODE.columns} FROM summary_nodes WHERE agent_id = :agent_id"
             f" AND conversation_seq = :conversation AND {OWN_AGENT} AND {where}",
             agent_id=agent_id,
             conversation=conversation_seq,
             **params,
         )
-        return [_NODE.read(row) for row in rows]

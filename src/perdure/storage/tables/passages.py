@@ -418,7 +418,7 @@ class Passages(Table):
     def _read(self, where: str, **params: Any) -> Sequence[Passage]:
         self._db.lock("archives", params["archive_id"])
         sql = f"SELECT {_PASSAGE.columns_of('p')} FROM passages p WHERE {OWN_ARCHIVE} AND {where}"
-        return [_PASSAGE.read(row) for row in self._rows(sql, **params)]
+        return self._all(_PASSAGE, sql, **params)
 
 
 def _write_of(passage: Passage) -> MemoryWrite:

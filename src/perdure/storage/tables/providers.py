@@ -11,7 +11,7 @@ from perdure.core.ids import ProviderId
 from perdure.core.models import ModelProvider, ProviderFilter
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import PagedTable, first, keep_places, next_number
+from perdure.storage.tables.table import PagedTable, keep_places, next_number
 
 TRAITS_MAX = 1_000
 
@@ -47,21 +47,13 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         conditions.equal("provider_type", where.provider_type)
         return conditions
 
-    def get(self, provider_id: ProviderId) -> ModelProvider:
-        """Raises: NotFound."""
-        sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _PROVIDER.read(first(self._rows(sql, id=row_format.storable(provider_id)), "provider", provider_id))
-
     def list(self, *, limit: int = 1_000) -> Sequence[ModelProvider]:
         """Providers, the oldest first."""
-        sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE org_id = :org_id ORDER BY number LIMIT :limit"
-        return [_PROVIDER.read(row) for row in self._rows(sql, limit=limit)]
+        return self._read("1 = 1 ORDER BY number LIMIT :limit", limit=limit)
 
     def put(self, provider: ModelProvider) -> None:
         """Update a provider. Raises: NotFound."""
-        sql = f"UPDATE providers SET {row_format.assignments(_CHANGES)} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **_PROVIDER.params(provider, f"id, {_CHANGES}")):
-            raise NotFound("provider", provider.id)
+        self._update(provider, _CHANGES)
         self._db.signal("providers")
 
     def delete(self, provider_id: ProviderId) -> None:

@@ -184,7 +184,8 @@ class Resets(Table):
         """Resets in order of conversations, newest first within each."""
         where = Conditions("r.agent_id = :agent_id", OWN_AGENT)
         where.equal("r.conversation_seq", conversation_seq)
-        rows = self._rows(
+        return self._all(
+            _RESET,
             "SELECT r.agent_id, c.id, r.number, r.upto_seq, r.message_count, r.author_kind, r.author_id, r.created_at"
             " FROM resets r JOIN conversations c ON c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
             f" WHERE {where} ORDER BY r.conversation_seq, r.number DESC LIMIT :limit",
@@ -192,4 +193,3 @@ class Resets(Table):
             limit=limit,
             **where.params,
         )
-        return [_RESET.read(row) for row in rows]

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BatchId, RunId, run_of
 from perdure.core.messages import Draft
 from perdure.core.runs import (
@@ -28,7 +28,8 @@ from perdure.core.runs import (
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.background.batches import CALLBACK
-from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, OwnId, Table, first, locate, register
+from perdure.storage.tables.leases import RELEASED, UNENDED, LeasedTable
+from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, OwnId, first, locate, register
 
 USAGE = row_format.Codec(usage_to_json, lambda text: Usage(**row_format.load(text)), null=NO_USAGE)
 FAILURE = row_format.Codec(row_format.dump_fields, lambda text: Failure(**row_format.load(text)))
@@ -67,14 +68,11 @@ _NEW_COLUMNS = (
     " batch_id"
 )
 _INSERT = row_format.insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input, origin_id")
-_END_COLUMNS = "status, stop_reason, failure, usage, step_count, lease_owner, lease_until, ended_at"
 
 # A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
 # until they are removed.
 _OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
 _OWN_RUN_OF_R = OWN_AGENT_OF.format("r")
-
-_UNENDED = "status IN ('queued', 'running')"
 
 # Only the oldest unended run of a conversation may run. But a run that resumes with answered calls precedes all others,
 # and while calls wait for an answer no other run begins. The look-up is by conversation id, and SQLite is told so: by
@@ -91,21 +89,10 @@ _OF_CONVERSATION = (
     f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND {OWN_AGENT}"
 )
 
-# A queued run may be claimed by the process that reserved it. A running one may not, even by the same owner, before its
-# lease has run out or its holder is known to be dead.
-_CLAIM = f"""
-    UPDATE runs AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
-        lease_until = :until, started_at = COALESCE(started_at, :at)
-    WHERE r.agent_id = :agent_id AND r.seq = :seq AND r.{_UNENDED} AND {_OLDEST}
-      AND {OWN_AGENT}
-      AND (r.lease_owner IS NULL OR r.lease_until < :at OR (r.lease_owner = :owner AND r.status = 'queued')
-           OR r.lease_owner = :dead_owner)
-    RETURNING {_RUN.columns}
-"""
-_LEASE_HOLDS = f"{_OWN_RUN} AND status = 'running' AND lease_owner = :owner AND lease_number = :number"
 
+class Runs(LeasedTable[Run]):
+    _table, _format, _key, _own, _own_of = "runs", _RUN, "agent_id, seq", _OWN_RUN, _OWN_RUN_OF_R
 
-class Runs(Table):
     def add(
         self,
         opening: ConversationState,
@@ -219,7 +206,8 @@ class Runs(Table):
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
-        rows = self._page(
+        return self._page(
+            _RUN,
             _SELECT,
             _conditions(where),
             columns,
@@ -228,13 +216,12 @@ class Runs(Table):
             after=places[0],
             before=places[1],
         )
-        return [_RUN.read(row) for row in rows]
 
     def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
         that has not ended, unless calls wait for an answer."""
         runs = self._read(
-            f"{_OF_CONVERSATION} AND r.{_UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
+            f"{_OF_CONVERSATION} AND r.{UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
             index="runs_unended",
             agent_id=agent_id,
             conversation=conversation_seq,
@@ -246,7 +233,7 @@ class Runs(Table):
         `free_at`: only those that nobody holds then."""
         free = "" if free_at is None else " AND (r.lease_until IS NULL OR r.lease_until < :at)"
         oldest = _OLDEST.format(agent="r.agent_id", unended=self._db.by_index("runs_unended"))
-        sql = f"r.{_UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
+        sql = f"r.{UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
         return self._read(sql, at=free_at and row_format.iso(free_at), limit=limit)
 
     def claim(
@@ -254,47 +241,14 @@ class Runs(Table):
     ) -> Run | None:
         """Claim a run under a new lease of `owner`. None: it has ended, is not the oldest of its conversation, or
         another lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
-        rows = self._rows(
-            _CLAIM.format(agent=":agent_id", unended=self._db.by_index("runs_unended")),
-            owner=owner,
-            at=row_format.iso(at),
-            until=row_format.iso(until),
-            dead_owner=dead_owner or "",
-            **key._asdict(),
-        )
-        return _RUN.read(rows[0]) if rows else None
-
-    def keep_lease(self, run: Run, *, until: datetime | None = None) -> Run:
-        """Check that the run's lease still holds, and extend it to `until` if given; no other process can claim the run
-        within this transaction. Returns the run as stored now.
-
-        Raises: LeaseLost: another lease holds, or the run has ended.
-        """
-        params = {"owner": run.lease_owner, "number": run.lease_number, **run.key._asdict()}
-        if until is None:
-            rows = self._rows(f"SELECT {_RUN.columns} FROM runs WHERE {_LEASE_HOLDS}{self._db.for_update}", **params)
-        else:
-            sql = f"UPDATE runs SET lease_until = :until WHERE {_LEASE_HOLDS} RETURNING {_RUN.columns}"
-            rows = self._rows(sql, until=row_format.iso(until), **params)
-        if not rows:
-            raise LeaseLost(f"{run.id} is no longer held by {run.lease_owner} ({run.lease_number})")
-        return _RUN.read(rows[0])
-
-    def release(self, owner: str, *, queued: bool = False) -> int:
-        """Release every run that this owner has claimed, or only those not begun; return how many."""
-        status = "status = 'queued'" if queued else _UNENDED
-        self._db.signal("runs")
-        return self._run_counted(
-            "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE lease_owner = :owner AND {status} AND {_OWN_RUN_OF_R}",
-            owner=owner,
-        )
+        oldest = _OLDEST.format(agent=":agent_id", unended=self._db.by_index("runs_unended"))
+        return self._claim(key._asdict(), oldest, owner=owner, at=at, until=until, dead_owner=dead_owner)
 
     def give_back(self, key: RunKey, owner: str) -> bool:
         """Release one run, if this owner has claimed it; whether it had."""
         self._db.signal("runs")
-        sql = f"UPDATE runs SET lease_owner = NULL, lease_until = NULL WHERE {_OWN_RUN} AND lease_owner = :owner"
-        return bool(self._run_counted(f"{sql} AND {_UNENDED}", owner=owner, **key._asdict()))
+        sql = f"UPDATE runs SET {RELEASED} WHERE {_OWN_RUN} AND lease_owner = :owner"
+        return bool(self._run_counted(f"{sql} AND {UNENDED}", owner=owner, **key._asdict()))
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         """Set the number of the run's first message."""
@@ -366,8 +320,7 @@ class Runs(Table):
 
     def request_cancel(self, key: RunKey) -> bool:
         """Request a run's end. Whether the run was unended and had no such request yet."""
-        sql = f"UPDATE runs SET cancel_requested = 1 WHERE {_OWN_RUN} AND cancel_requested = 0 AND {_UNENDED}"
-        return bool(self._run_counted(sql, **key._asdict()))
+        return self._request_cancel(key._asdict())
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
         """Replace the hooks' context that waits for the run's next request."""
@@ -401,11 +354,8 @@ class Runs(Table):
             lease_until=None,
             ended_at=at,
         )
-        sql = f"UPDATE runs SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
-        params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
-        if not self._run_counted(sql, **params):
-            return self.get_by_key(run.key)
-        return ended
+        columns = "status, stop_reason, failure, usage, step_count, ended_at"
+        return ended if self._end(ended, columns) else self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
@@ -468,7 +418,7 @@ class Runs(Table):
 
     def _read(self, where: str, *, index: str = "", **params: Any) -> Sequence[Run]:
         sql = f"{_SELECT}{index and self._db.by_index(index)} WHERE {_OWN_RUN_OF_R} AND {where}"
-        return [_RUN.read(row) for row in self._rows(sql, **params)]
+        return self._all(_RUN, sql, **params)
 
 
 def _place(cursor: Run | datetime) -> tuple[str, str, int]:

@@ -51,8 +51,7 @@ class Secrets(Table):
 
     def find(self, owner_id: str, name: str) -> Secret | None:
         sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} AND name = :name{self._db.for_update}"
-        rows = self._rows(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name))
-        return _SECRET.read(rows[0]) if rows else None
+        return self._one(_SECRET, sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name))
 
     def list(self, owner_id: str) -> Sequence[Secret]:
         """Secrets sorted by name."""
@@ -69,8 +68,9 @@ class Secrets(Table):
             f"SELECT {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND (owner_id, name) > (:agent_id, :name)"
             f" ORDER BY owner_id, name LIMIT :limit{self._db.for_update}"
         )
-        rows = self._rows(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name), limit=limit)
-        return [_SECRET.read(row) for row in rows]
+        return self._all(
+            _SECRET, sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name), limit=limit
+        )
 
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
@@ -91,8 +91,7 @@ class Sandbox(Table):
 
     def find(self) -> SandboxConfig | None:
         sql = f"SELECT {_CONFIG.columns} FROM sandbox_configs WHERE org_id = :org_id{self._db.for_update}"
-        rows = self._rows(sql)
-        return _CONFIG.read(rows[0]) if rows else None
+        return self._one(_CONFIG, sql)
 
     def get(self, config_id: SandboxId) -> SandboxConfig:
         """Raises: NotFound."""
@@ -132,7 +131,7 @@ class Sandbox(Table):
     def list_variables(self) -> Sequence[Variable]:
         """All of them, by name."""
         sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE org_id = :org_id ORDER BY name"
-        return [_VARIABLE.read(row) for row in self._rows(sql)]
+        return self._all(_VARIABLE, sql)
 
     def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""

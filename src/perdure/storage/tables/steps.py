@@ -183,7 +183,8 @@ class Steps(Table):
         several. `after` and `before` are relative to that order; with `before` alone the page leads up to it."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
         places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
-        rows = self._page(
+        return self._page(
+            _STEP,
             f"SELECT {_STEP.columns_of('s')} FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq",
             _conditions(where),
             columns,
@@ -192,7 +193,6 @@ class Steps(Table):
             after=places[0],
             before=places[1],
         )
-        return [_STEP.read(row) for row in rows]
 
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
@@ -283,7 +283,7 @@ class Steps(Table):
 
     def _read(self, where: str, **params: Any) -> Sequence[runs.Step]:
         sql = f"SELECT {_STEP.columns} FROM steps WHERE {OWN_AGENT} AND {where}"
-        return [_STEP.read(row) for row in self._rows(sql, **params)]
+        return self._all(_STEP, sql, **params)
 
 
 _PLACE = ("s.created_at", "s.agent_id", "s.run_seq", "s.step_index")
@@ -430,7 +430,8 @@ class SystemMessages(Table):
     ) -> Sequence[SystemMessage]:
         where = Conditions("m.agent_id = :agent_id", OWN_AGENT)
         where.between("m.conversation_seq", _conversation_at(after_seq), _conversation_at(before_seq))
-        rows = self._rows(
+        return self._all(
+            _SYSTEM_MESSAGE,
             f"SELECT {_SYSTEM_MESSAGE.columns_of('m')} FROM system_messages m JOIN conversations c"
             f" ON c.agent_id = m.agent_id AND c.seq = m.conversation_seq AND c.removed_at IS NULL WHERE {where}"
             f" ORDER BY m.conversation_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit",
@@ -438,7 +439,6 @@ class SystemMessages(Table):
             limit=limit,
             **where.params,
         )
-        return [_SYSTEM_MESSAGE.read(row) for row in rows]
 
 
 def _conversation_at(seq: int | None) -> int | None:

@@ -13,7 +13,7 @@ from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import Row, RowFormat, dump, iso, load, storable
+from perdure.storage.database.row_format import Row, RowFormat, assignments, dump, iso, load, storable, stored_key
 
 T = TypeVar("T")
 Filter = TypeVar("Filter")
@@ -60,6 +60,14 @@ class Table:
         """The rows that a statement returns."""
         return self._db.rows(sql, {**params, "org_id": self._org_id})
 
+    def _all(self, rows: RowFormat[T], sql: str, /, **params: Any) -> list[T]:
+        """The values of the rows that a statement returns."""
+        return [rows.read(row) for row in self._rows(sql, **params)]
+
+    def _one(self, rows: RowFormat[T], sql: str, /, **params: Any) -> T | None:
+        """The value of the first row that a statement returns."""
+        return next(iter(self._all(rows, sql, **params)), None)
+
     def _run(self, sql: str, /, **params: Any) -> None:
         """Run a statement, on PostgreSQL together with the next one whose result is needed."""
         self._db.run(sql, {**params, "org_id": self._org_id})
@@ -96,6 +104,7 @@ class Table:
 
     def _page(
         self,
+        rows: RowFormat[T],
         select: str,
         where: Conditions,
         columns: Sequence[str],
@@ -104,12 +113,12 @@ class Table:
         limit: int,
         after: Sequence[Any] | None,
         before: Sequence[Any] | None,
-    ) -> Sequence[Row]:
-        """Rows in the order of these columns: the first behind `after`, or with `before` alone the last in front of it.
-        `after` and `before` are values of the columns."""
+    ) -> list[T]:
+        """Values in the order of these columns: the first behind `after`, or with `before` alone the last in front of
+        it. `after` and `before` are values of the columns."""
         order = where.page(columns, ascending=ascending, after=after, before=before)
-        rows = self._rows(f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
-        return rows[::-1] if before is not None and after is None else rows
+        found = self._all(rows, f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
+        return found[::-1] if before is not None and after is None else found
 
     def _place(self, kind: str, source: str, columns: Sequence[str], id_: str | None, name: str) -> Row | None:
         """The values of these columns in the row that the cursor `name` stands on; None: there is no cursor.
@@ -120,15 +129,72 @@ class Table:
             return None
         return place_in(self._db, self._org_id, kind, source, columns, id_, hint=f"`{name}` must be one of the list")
 
+
+class NounTable(Table, Generic[T]):
+    """The verbs of a noun whose rows have an id, a number and the organisation."""
+
+    _format: ClassVar[RowFormat[Any]]
+    _in_org: ClassVar[str] = "org_id = :org_id"
+
+    # A transaction that may write locks what it reads by itself, so that an edit of what was read is one step.
+    def get(self, id_: str) -> T:
+        """Raises: NotFound."""
+        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(id_)), self._kind, id_)
+
+    def _read(self, where: str, **params: Any) -> list[T]:
+        sql = f"SELECT {self._format.columns} FROM {self._source} WHERE {self._in_org} AND {where}"
+        return self._all(self._format, sql, **params)
+
+    def _find(self, where: str, **params: Any) -> T | None:
+        """The first of the rows that fulfil a condition; they are locked."""
+        return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
+
+    def _update(self, thing: T, columns: str) -> None:
+        """Update these columns of a row. Raises: NotFound."""
+        params = self._format.params(thing, f"id, {columns}")
+        sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
+        if not self._run_counted(sql, **params):
+            raise NotFound(self._kind, params["id"])
+
+
+class NumberedTable(NounTable[T]):
+    """The verbs of a noun that is listed from one number to another."""
+
     def number(self, id_: str) -> int:
         """The place of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
         return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
 
+    def _between(
+        self, where: Conditions, above: int | None, below: int | None, *, newest_first: bool, limit: int
+    ) -> list[T]:
+        """Rows with numbers between two, both excluded, in order of creation."""
+        where.between("number", above, below)
+        order = "DESC" if newest_first else "ASC"
+        return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
 
-class PagedTable(Table, Generic[Filter, T]):
+
+class AgentsTable(NounTable[T]):
+    """The verbs of a noun that agents have."""
+
+    _links: ClassVar[str]  # the table of the agents' things
+    _order: ClassVar[str]  # of an agent's things `t` by their links `x`
+
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[T]:
+        """Those that the agent has, in their order."""
+        return self.list_by_agents([agent_id])[agent_id]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[T]]:
+        """Agent -> those that it has, in their order."""
+        # CROSS JOIN: the few links come first. In its own order SQLite would read all things of the organisation.
+        sql = (
+            f"SELECT x.agent_id, {self._format.columns_of('t')} FROM {self._links} x CROSS JOIN {self._source} t"
+            f" WHERE {{keys}} AND t.id = x.{self._kind}_id AND t.org_id = :org_id ORDER BY {self._order}"
+        )
+        return self._format.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
+
+
+class PagedTable(NounTable[T], Generic[Filter, T]):
     """The verbs of a noun that is listed by pages, in order of creation."""
-
-    _format: ClassVar[RowFormat[Any]]
 
     def _where(self, where: Filter) -> Conditions:
         """The conditions of the rows that match the filter."""
@@ -145,7 +211,8 @@ class PagedTable(Table, Generic[Filter, T]):
     ) -> Sequence[T]:
         """A page: the first ones behind `after`, or with `before` alone the last ones in front of it. A cursor need not
         match the filter. Raises: NotFound: the thing of a cursor."""
-        rows = self._page(
+        return self._page(
+            self._format,
             f"SELECT {self._format.columns} FROM {self._source}",
             self._where(where),
             ("number",),
@@ -154,7 +221,6 @@ class PagedTable(Table, Generic[Filter, T]):
             after=self._place(self._kind, self._source, ("number",), after, "after"),
             before=self._place(self._kind, self._source, ("number",), before, "before"),
         )
-        return [self._format.read(row) for row in rows]
 
     def count(self, where: Filter) -> int:
         conditions = self._where(where)

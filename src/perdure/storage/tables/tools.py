@@ -7,7 +7,7 @@ rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,16 @@ from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import BY_ID, OwnId, PagedTable, first, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import (
+    BY_ID,
+    AgentsTable,
+    OwnId,
+    PagedTable,
+    first,
+    next_number,
+    own_agent,
+    revise_settings,
+)
 from perdure.storage.upkeep.deleted import delete_shared
 
 
@@ -46,8 +55,9 @@ _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 log = logging.getLogger(__name__)
 
 
-class Tools(PagedTable[ToolFilter, Tool]):
+class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     _kind, _source, _format = "tool", "tools", _TOOL
+    _links, _order = "agent_tools", "t.name"
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
         """Add a tool with its source. Raises: AlreadyExists: its name or id exists."""
@@ -121,12 +131,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
         """Detach the tool from all agents, whose settings revisions grow, and delete it. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
 
-    def get(self, tool_id: ToolId) -> Tool:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=row_format.storable(tool_id)), "tool", tool_id)
-
     def find_by_name(self, name: str) -> Tool | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=row_format.storable(name))), None)
+        return self._find("name = :name", name=row_format.storable(name))
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
@@ -199,23 +205,6 @@ class Tools(PagedTable[ToolFilter, Tool]):
         found = self._rows_of_each(sql, "m.tool_id", ids).items()
         own = {id_: name for id_, rows in found for (name,) in rows if name not in CONTEXT_TOOL_SPECS}
         return [replace(tool, own_name=own[tool.id]) if tool.id in own else tool for tool in tools]
-
-    def list_by_agent(self, agent_id: AgentId) -> Sequence[Tool]:
-        """Sorted by name."""
-        return self.list_by_agents([agent_id])[agent_id]
-
-    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Tool]]:
-        """Agent -> its tools, sorted by name."""
-        # SQLite keeps to the order of a cross join. Otherwise it reads all tools, which have an index of names.
-        sql = (
-            f"SELECT x.agent_id, {_TOOL.columns} FROM agent_tools x CROSS JOIN tools"
-            " WHERE {keys} AND id = x.tool_id AND org_id = :org_id ORDER BY name"
-        )
-        return _TOOL.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
-
-    def _read(self, where: str, **params: Any) -> Sequence[Tool]:
-        rows = self._rows(f"SELECT {_TOOL.columns} FROM tools WHERE org_id = :org_id AND {where}", **params)
-        return [_TOOL.read(row) for row in rows]
 
 
 def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:

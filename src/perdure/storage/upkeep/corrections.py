@@ -84,19 +84,18 @@ class Corrections(Table):
     def forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
         """The texts that the agent has forgotten, each whole, or its beginning if an older Perdure kept no more."""
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT}"
-        rows = self._rows(f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
-        return [_CORRECTION.read(row) for row in rows]
+        return self._all(_CORRECTION, f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
 
     def items(self, correction: Correction, *, limit: int = 50) -> Sequence[CorrectionItem]:
         """The items that are not undone yet, the last first."""
-        rows = self._rows(
+        return self._all(
+            _ITEM,
             f"SELECT {_ITEM.columns} FROM correction_items WHERE agent_id = :agent_id AND number = :number"
             f" AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             agent_id=correction.agent_id,
             number=correction.number,
             limit=limit,
         )
-        return [_ITEM.read(row) for row in rows]
 
     def list_of(self, agent_id: AgentId, kind: str, id: str) -> Sequence[tuple[Correction, CorrectionItem]]:
         """The agent's corrections of one thing that are not undone, the oldest first."""
@@ -171,13 +170,13 @@ class Erasures(Table):
     def list_unended(self, agent_id: AgentId | None = None, *, limit: int = 20) -> Sequence[Erasure]:
         """Those that have not ended, of the agent or of all, the one whose last step is the oldest first."""
         which = "" if agent_id is None else " AND e.agent_id = :agent_id"
-        rows = self._rows(
+        return self._all(
+            _ERASURE,
             f"SELECT {_ERASURE.columns} FROM erasures e WHERE ended_at IS NULL{which} AND EXISTS"
             " (SELECT 1 FROM agents a WHERE a.id = e.agent_id AND a.org_id = :org_id) ORDER BY updated_at LIMIT :limit",
             limit=limit,
             **({} if agent_id is None else {"agent_id": agent_id}),
         )
-        return [_ERASURE.read(row) for row in rows]
 
     def release(self, owner: str) -> None:
         """Have another process go on with the erasures of this one."""

@@ -6,11 +6,11 @@ are removed. So every verb that checks the organisation skips it, and a process 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.ids import AgentId, ArchiveId, OrgId
+from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.full_text import index as word_index
@@ -189,31 +189,39 @@ def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: in
         return
     if table == "archives":
         number = db.rows("SELECT number FROM archives WHERE id = :id", {"id": id_})[0][0]
-        if not _remove_passages(db, ArchiveId(id_), number, limit=left, chars=chars):
+        if _remove_texts(db, "passages", id_, number, limit=left, chars=chars):
             return
         if not Vectors(db, OrgId(deleted_org(org_id))).close(number, limit=left):
             return
     db.run(f"DELETE FROM {table} WHERE id = :id", {"id": id_})
 
 
-def _remove_passages(db: Database, archive_id: ArchiveId, number: int, *, limit: int, chars: int) -> bool:
-    """Remove the first passages of an archive, up to `limit` and about `chars` characters; return whether there was
-    none."""
-    params: dict[str, Any] = {"id": archive_id, "rows": limit}
-    passages = db.rows("SELECT seq, LENGTH(text) FROM passages WHERE archive_id = :id ORDER BY seq LIMIT :rows", params)
-    if not passages:
-        return True
-    first, last = passages[0][0], within(passages, chars)[-1][0]
+_TEXTS: Mapping[str, tuple[str, str, str, Callable[..., Iterable[tuple[int, str, str]]]]] = {
+    "messages": ("agent_id", "parts", "message_words", indexed_words_of),
+    "passages": ("archive_id", "text", "passage_words", passage_words_of),
+}
+"""A table of texts -> the columns of the owner and the text, the index of their words, and how these are read."""
+
+
+def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit: int, chars: int) -> bool:
+    """Remove the first messages of an agent, or passages of an archive, up to `limit` and about `chars` characters;
+    return whether there was one."""
+    owner, text, index, words_of = _TEXTS[table]
+    params: dict[str, Any] = {"id": owner_id, "rows": limit}
+    texts = db.rows(f"SELECT seq, LENGTH({text}) FROM {table} WHERE {owner} = :id ORDER BY seq LIMIT :rows", params)
+    if not texts:
+        return False
+    first, last = texts[0][0], within(texts, chars)[-1][0]
     try:
-        words = list(passage_words_of(db, archive_id, first, last))
-    except StoreDamaged:  # as of messages
+        words = list(words_of(db, owner_id, first, last))
+    except StoreDamaged:  # its index rows stay, unreachable: one damaged text must not block the rest
         words = []
-    word_index.unindex_words(db, "passage_words", number, words)
-    these = "FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last"
-    params = {"id": archive_id, "first": first, "last": last}
+    word_index.unindex_words(db, index, number, words)
+    these = f"FROM {table} WHERE {owner} = :id AND seq BETWEEN :first AND :last"
+    params = {"id": owner_id, "first": first, "last": last}
     db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
     db.run(f"DELETE {these}", params)
-    return False
+    return True
 
 
 def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> bool:
@@ -275,21 +283,7 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         return False
     agent_id, number = AgentId(found[0][0]), found[0][1]
     params = {"agent_id": agent_id}
-    messages = db.rows(
-        "SELECT seq, LENGTH(parts) FROM messages WHERE agent_id = :agent_id ORDER BY seq LIMIT :limit",
-        params | {"limit": limit},
-    )
-    if messages:
-        first, last = messages[0][0], within(messages, chars)[-1][0]
-        params |= {"first": first, "last": last}
-        these = "FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last"
-        try:
-            words = list(indexed_words_of(db, agent_id, first, last))
-        except StoreDamaged:  # its index rows stay, unreachable: one damaged text must not block the rest
-            words = []
-        word_index.unindex_words(db, "message_words", number, words)
-        db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
-        db.run(f"DELETE {these}", params)
+    if _remove_texts(db, "messages", agent_id, number, limit=limit, chars=chars):
         return True
     for table, key in _LARGE_TABLES.items():
         rows = max(1, limit // 10) if table in _WIDE_TABLES else limit

@@ -246,12 +246,8 @@ def _guess_kind(body: bytes) -> str:
 def _decode(body: bytes, charset: str) -> str:
     """The body as text, by the charset if it is one of pages, else as UTF-8."""
     try:
-        text = body.decode(charset if charset and _is_page_charset(charset) else "utf-8", "replace")
+        is_text = bool(charset) and codecs.lookup(charset).name.replace("-", "_") not in _OTHER_CODECS
+        text = body.decode(charset if is_text else "utf-8", "replace")
     except LookupError:  # no such encoding
         text = body.decode("utf-8", "replace")
     return text.removeprefix("\ufeff").replace("\0", "")
-
-
-def _is_page_charset(charset: str) -> bool:
-    """Whether Python has this as a codec of text. Raises: LookupError: it has no such codec."""
-    return codecs.lookup(charset).name.replace("-", "_") not in _OTHER_CODECS

@@ -17,6 +17,7 @@ from perdure.core.errors import McpUnreachable
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
+from perdure.core.tasks import retrieve_error
 from perdure.toolbox.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
 from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
 
@@ -235,7 +236,7 @@ class _Connection:
             ending.cancel()
             if not answer.done():
                 answer.cancel()
-                answer.add_done_callback(_ignore_result)
+                answer.add_done_callback(retrieve_error)
 
     def stop(self) -> None:
         """Begin to close the connection, without waiting."""
@@ -315,9 +316,3 @@ class _Connection:
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self._on_tools_changed()
-
-
-def _ignore_result(task: asyncio.Task[Any]) -> None:
-    """Retrieve the error of an answer that came too late, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()

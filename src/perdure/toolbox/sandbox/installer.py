@@ -222,14 +222,12 @@ class _IndexProxy:
             if index_port and not is_address(host) and not self._upstream_for(host):
                 # A mirror inside may stand for the index and for where its files lie, by the names of both.
                 addresses = await self._resolve(host, port)
-                if addresses and set(addresses) <= await self._index_addresses():
+                index = {address for place in self._indexes for address in await self._resolve(*place)}
+                if addresses and set(addresses) <= index:
                     return addresses
             if str(error) not in self.refused:  # pip tries again
                 self.refused.append(str(error))
             raise
-
-    async def _index_addresses(self) -> set[str]:
-        return {address for host, port in self._indexes for address in await self._resolve(host, port)}
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         return [PUBLIC_ADDRESS] if self._upstream_for(host) else await resolve(host, port)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import httpx
 
 from perdure.core.errors import AddressRefused
+from perdure.core.tasks import end_tasks
 from perdure.core.tools.sandbox import listed_ports
 from perdure.toolbox.web_guard import ADDRESSES_MAX, PORTS, Resolve, SystemResolver, WebGuard, host_and_port
 
@@ -97,9 +98,7 @@ class ForwardProxy:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client connection."""

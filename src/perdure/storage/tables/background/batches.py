@@ -136,7 +136,7 @@ class Batches(Table):
     def find(self, batch_id: BatchId, *, deleted: bool = False) -> Batch | None:
         """The batch of this id, with its runs counted. With `deleted` also what a page needs of a deleted one."""
         sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
-        found = self._counted([_BATCH.read(row) for row in self._rows(sql, id=storable(batch_id))])
+        found = self._counted(self._all(_BATCH, sql, id=storable(batch_id)))
         if deleted and not found:
             for number, at in deleted_place(self._db, self._org_id, batch_id, ("number", "created_at")):
                 return Batch(id=batch_id, number=number, digest="", created_at=from_iso(at))
@@ -159,7 +159,8 @@ class Batches(Table):
         where = Conditions("t.org_id = :org_id")
         if only_unended:
             where.add(unended("t.id"))
-        rows = self._page(
+        batches = self._page(
+            _BATCH,
             f"SELECT {_BATCH.columns_of('t')} FROM batches t",
             where,
             ("t.created_at", "t.number"),
@@ -168,7 +169,7 @@ class Batches(Table):
             after=None if after is None else _place(after),
             before=None if before is None else _place(before),
         )
-        return self._counted([_BATCH.read(row) for row in rows])
+        return self._counted(batches)
 
     def list_message_ids(
         self, batch_id: BatchId, *, agent_id: AgentId | None = None

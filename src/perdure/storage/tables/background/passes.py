@@ -38,7 +38,8 @@ class Passes(Table):
 
     def end(self, pass_: Pass, outcome: PassOutcome, *, at: datetime) -> Pass | None:
         """End a pass, and return it as it is stored; None: it has ended already, or is gone with its agent."""
-        rows = self._rows(
+        return self._one(
+            _PASS,
             "UPDATE companion_passes SET outcome = :outcome, ended_at = :at"
             " WHERE agent_id = :agent_id AND number = :number AND ended_at IS NULL"
             f" AND {OWN_AGENT} RETURNING {_PASS.columns}",
@@ -47,7 +48,6 @@ class Passes(Table):
             agent_id=pass_.agent_id,
             number=pass_.number,
         )
-        return _PASS.read(rows[0]) if rows else None
 
     def ask(self, pass_: Pass) -> Pass:
         """Note that a person asks for a pass that goes on."""
@@ -95,8 +95,7 @@ class Passes(Table):
         where = Conditions("p.ended_at IS NULL", _OWN)
         where.add("p.created_at < ?", until and iso(until))
         order = "p.created_at, p.agent_id, p.number"
-        rows = self._rows(f"{_SELECT} WHERE {where} ORDER BY {order} LIMIT :limit", limit=limit, **where.params)
-        return [_PASS.read(row) for row in rows]
+        return self._all(_PASS, f"{_SELECT} WHERE {where} ORDER BY {order} LIMIT :limit", limit=limit, **where.params)
 
     def list_apart(self, agent_id: AgentId) -> frozenset[int]:
         """The numbers of the agent's conversations that have blocks of their own: what is said there is not meant for
@@ -134,7 +133,7 @@ class Passes(Table):
     def _read(self, where: str, limit: int, **params: object) -> Sequence[Pass]:
         """Passes, newest first."""
         sql = f"{_SELECT} WHERE {where} AND {_OWN} ORDER BY p.number DESC LIMIT :limit"
-        return [_PASS.read(row) for row in self._rows(sql, limit=limit, **params)]
+        return self._all(_PASS, sql, limit=limit, **params)
 
 
 COUNT_MAX = 10_000

@@ -142,12 +142,12 @@ class Schedules(Table):
             rows = [row for row in rows if agent_id in (None, row[0])]
             where.add("(s.agent_id, s.seq) > (?, ?)", *first(rows, "schedule", after))
         sql = f"{_SELECT} WHERE {where} ORDER BY s.agent_id, s.seq LIMIT :limit"
-        return [_SCHEDULE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self._all(_SCHEDULE, sql, limit=limit, **where.params)
 
     def list_due(self, *, at: datetime, limit: int) -> Sequence[Schedule]:
         """Schedules that are due, the longest first."""
         sql = f"{_SELECT} WHERE s.next_at <= :at AND {_OWN} ORDER BY s.next_at, s.id LIMIT :limit"
-        return [_SCHEDULE.read(row) for row in self._rows(sql, at=row_format.iso(at), limit=limit)]
+        return self._all(_SCHEDULE, sql, at=row_format.iso(at), limit=limit)
 
     def next_due(self, *, since: datetime) -> datetime | None:
         """The first due time of all schedules that is later than a time."""
@@ -227,11 +227,11 @@ class Schedules(Table):
         """Firings of a schedule, the newest first, before number `before_seq`."""
         where = Conditions(_OF_SCHEDULE)
         where.between("seq", None, before_seq)
-        rows = self._rows(
+        return self._all(
+            _FIRING,
             f"SELECT {_FIRING.columns} FROM schedule_firings WHERE {where} ORDER BY seq DESC LIMIT :limit",
             agent_id=schedule.agent_id,
             schedule_seq=schedule.seq,
             limit=limit,
             **where.params,
         )
-        return [_FIRING.read(row) for row in rows]

@@ -138,7 +138,7 @@ class Entities(Table):
         source = f"communities{self._db.by_index(index) if index else ''}"
         self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_COMMUNITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
-        return [_COMMUNITY.read(row) for row in self._rows(sql, **params)]
+        return self._all(_COMMUNITY, sql, **params)
 
     def _add_names(self, entities: Sequence[Entity]) -> None:
         self._db.run_many(row_format.insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
@@ -147,7 +147,7 @@ class Entities(Table):
         source = f"entities{self._db.by_index(index) if index else ''}"
         self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_ENTITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
-        return [_ENTITY.read(row) for row in self._rows(sql, **params)]
+        return self._all(_ENTITY, sql, **params)
 
 
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:

@@ -69,8 +69,7 @@ class Episodes(Table):
         condition, params = self._db.in_numbers("message_seq", "seqs", message_seqs)
         graphs = "graph_id IN (SELECT id FROM graphs WHERE org_id = :org_id)"
         sql = f"SELECT {_EPISODE.columns} FROM episodes WHERE agent_id = :agent_id AND {condition} AND {graphs}"
-        rows = self._rows(f"{sql} ORDER BY graph_id, seq", agent_id=agent_id, **params)
-        return [_EPISODE.read(row) for row in rows]
+        return self._all(_EPISODE, f"{sql} ORDER BY graph_id, seq", agent_id=agent_id, **params)
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Episode]:
         """The episodes with these numbers that exist, in order."""
@@ -191,4 +190,4 @@ class Episodes(Table):
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Episode]:
         source = f"episodes{self._db.by_index(index) if index else ''}"
         sql = f"SELECT {_EPISODE.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
-        return [_EPISODE.read(row) for row in self._rows(sql, **params)]
+        return self._all(_EPISODE, sql, **params)

@@ -458,4 +458,4 @@ class Facts(Table):
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Fact]:
         select = _SELECT.replace("{index}", self._db.by_index(index) if index else "")
         self._db.lock("graphs", str(params["graph_id"]))
-        return [_FACT.read(row) for row in self._rows(f"{select} AND {where}", **params)]
+        return self._all(_FACT, f"{select} AND {where}", **params)

@@ -9,8 +9,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import FactRule, Graph, GraphCounts
 from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.storage.database import row_format
-from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, lock_numbers, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_graph
 
 _GRAPH = row_format.RowFormat(
@@ -28,16 +27,14 @@ _RULE = row_format.RowFormat(
 OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org_id)"
 
 
-class Graphs(Table):
+class Graphs(NounTable[Graph]):
+    _kind, _source, _format = "graph", "graphs", _GRAPH
+
     def add(self, graph: Graph) -> Graph:
         """Add an empty graph, and return it with its number."""
         graph = replace(graph, org_id=self._org_id, number=next_number(self._db), version=0)
         self._run(row_format.insert_into("graphs", _GRAPH.columns), **_GRAPH.params(graph))
         return graph
-
-    def get(self, graph_id: GraphId) -> Graph:
-        """Raises: NotFound."""
-        return first(self._read("id = :graph_id", graph_id=row_format.storable(graph_id)), "graph", graph_id)
 
     def find_by_agent(self, agent_id: AgentId) -> Graph | None:
         """The agent's graph; None: nothing was extracted for it yet."""
@@ -45,12 +42,12 @@ class Graphs(Table):
         graphs = self._rows(
             f"SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id
         )
-        return next(iter(self._read("id = :graph_id", graph_id=graphs[0][0])), None) if graphs else None
+        return self._find("id = :graph_id", graph_id=graphs[0][0]) if graphs else None
 
     def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
         """The graph whose texts are in this archive."""
         where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
-        return next(iter(self._read(where, archive_id=row_format.storable(archive_id))), None)
+        return self._find(where, archive_id=row_format.storable(archive_id))
 
     def lock_names(self) -> None:
         """Keep others from adding graphs until the end of this transaction, in a database with concurrent writers."""
@@ -63,8 +60,7 @@ class Graphs(Table):
 
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
-        params = {"name": row_format.stored_key(name)}
-        return next(iter(self._read("name = :name ORDER BY number LIMIT 1", **params)), None)
+        return self._find("name = :name ORDER BY number LIMIT 1", name=row_format.stored_key(name))
 
     def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:
         """Graphs with numbers above `after`, in order of creation."""
@@ -186,8 +182,3 @@ class Graphs(Table):
         """Delete a rule; return whether there was one."""
         sql = f"DELETE FROM fact_rules WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
         return self._run_counted(sql, graph_id=graph_id, seq=seq) > 0
-
-    def _read(self, where: str, **params: str | int) -> Sequence[Graph]:
-        conditions = Conditions("org_id = :org_id", where)
-        sql = f"SELECT {_GRAPH.columns} FROM graphs WHERE {conditions}{self._db.for_update}"
-        return [_GRAPH.read(row) for row in self._rows(sql, **params)]

@@ -46,11 +46,10 @@ class Groups(PagedTable[GroupFilter, Group]):
         self._put_agents(OwnId(group.id), group)
         return group
 
-    def get(self, group_id: GroupId) -> Group:
+    def get(self, group_id: str) -> Group:
         """Raises: NotFound."""
-        sql = f"SELECT {_GROUP.columns} FROM groups WHERE id = :id AND org_id = :org_id"
-        rows = self._rows(sql, id=row_format.storable(group_id))
-        return self._with_members([_GROUP.read(first(rows, "group", group_id))])[0]
+        groups = self._read("id = :id", id=row_format.storable(group_id))
+        return self._with_members([first(groups, "group", group_id)])[0]
 
     def lock(self, group_id: GroupId) -> None:
         """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
@@ -96,9 +95,7 @@ class Groups(PagedTable[GroupFilter, Group]):
 
         Raises: NotFound: the group, or an agent.
         """
-        sql = f"UPDATE groups SET {row_format.assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **_GROUP.params(group)):
-            raise NotFound("group", group.id)
+        self._update(group, _SETTINGS)
         self._put_agents(OwnId(group.id), group)
         return self.get(group.id)
 
@@ -262,18 +259,19 @@ class GroupMessages(Table):
         where.between("seq", after_seq, before_seq)
         order = "DESC" if newest_first else "ASC"
         sql = f"{_SELECT} WHERE {where} ORDER BY seq {order} LIMIT :limit"
-        return [_MESSAGE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self._all(_MESSAGE, sql, limit=limit, **where.params)
 
     def find(self, group_id: GroupId, message_id: MessageId) -> GroupMessage | None:
         """The entry that stands for this message."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND message_id = :message_id AND {OWN_GROUP}"
-        rows = self._rows(sql, group_id=row_format.storable(group_id), message_id=row_format.storable(message_id))
-        return _MESSAGE.read(rows[0]) if rows else None
+        return self._one(
+            _MESSAGE, sql, group_id=row_format.storable(group_id), message_id=row_format.storable(message_id)
+        )
 
     def list_without_message(self, group_id: GroupId) -> Sequence[GroupMessage]:
         """The entries that stand for no message, such as of an agent that failed."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND message_id IS NULL AND {OWN_GROUP} ORDER BY seq"
-        return [_MESSAGE.read(row) for row in self._rows(sql, group_id=row_format.storable(group_id))]
+        return self._all(_MESSAGE, sql, group_id=row_format.storable(group_id))
 
     def list_of_turn(self, group_id: GroupId, turn_seq: int) -> Sequence[GroupMessage]:
         """The entries of one turn, in order."""

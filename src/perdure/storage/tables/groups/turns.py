@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.errors import LeaseLost
 from perdure.core.groups.group import GroupMember, GroupPlan, GroupStopReason, GroupTurn, group_status_of
 from perdure.core.ids import GroupId
 from perdure.core.runs import Failure
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.groups.groups import OWN_GROUP
+from perdure.storage.tables.leases import UNENDED, LeasedTable
 from perdure.storage.tables.runs import FAILURE, USAGE
-from perdure.storage.tables.table import Table, first
+from perdure.storage.tables.table import first
 
 
 def _store_plan(plan: GroupPlan) -> str:
@@ -47,27 +47,19 @@ _TURN = row_format.RowFormat(
         row_format.TIME: "lease_until created_at started_at ended_at",
     },
 )
-_UNENDED = "status IN ('queued', 'running')"
 _OWN = f"group_id = :group_id AND seq = :seq AND {OWN_GROUP}"
-_OWN_OF_T = "EXISTS (SELECT 1 FROM groups g WHERE g.id = t.group_id AND g.org_id = :org_id)"
+_OWN_OF_R = "EXISTS (SELECT 1 FROM groups g WHERE g.id = r.group_id AND g.org_id = :org_id)"
 
 # Only the oldest unended turn of a group may run.
 _OLDEST = (
-    "NOT EXISTS (SELECT 1 FROM group_turns o WHERE o.group_id = t.group_id AND o.seq < t.seq"
+    "NOT EXISTS (SELECT 1 FROM group_turns o WHERE o.group_id = r.group_id AND o.seq < r.seq"
     " AND o.status IN ('queued', 'running'))"
 )
-_CLAIM = f"""
-    UPDATE group_turns AS t SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,
-        lease_until = :until, started_at = COALESCE(started_at, :at)
-    WHERE t.group_id = :group_id AND t.seq = :seq AND t.{_UNENDED} AND {_OLDEST} AND {_OWN_OF_T}
-      AND (t.lease_owner IS NULL OR t.lease_until < :at OR (t.lease_owner = :owner AND t.status = 'queued')
-           OR t.lease_owner = :dead_owner)
-    RETURNING {_TURN.columns}
-"""
-_LEASE_HOLDS = f"{_OWN} AND status = 'running' AND lease_owner = :owner AND lease_number = :number"
 
 
-class GroupTurns(Table):
+class GroupTurns(LeasedTable[GroupTurn]):
+    _table, _format, _key, _own, _own_of = "group_turns", _TURN, "group_id, seq", _OWN, _OWN_OF_R
+
     def add(self, turn: GroupTurn, waiting_input: str, *, idempotency_key: str | None, digest: str) -> GroupTurn:
         """Add a queued turn, reserved for the process that accepted it, and return it with its number. Raises:
         NotFound: the group.
@@ -110,40 +102,32 @@ class GroupTurns(Table):
         where = Conditions("group_id = :group_id", OWN_GROUP, group_id=row_format.storable(group_id))
         where.add("seq < ?", before_seq)
         sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {where} ORDER BY seq DESC LIMIT :limit"
-        return [_TURN.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self._all(_TURN, sql, limit=limit, **where.params)
 
     def find_active(self, group_id: GroupId) -> GroupTurn | None:
         """The oldest turn of a group that has not ended: the only one that may be claimed."""
-        rows = self._rows(
-            f"SELECT {_TURN.columns} FROM group_turns WHERE group_id = :group_id AND {_UNENDED} AND {OWN_GROUP}"
+        return self._one(
+            _TURN,
+            f"SELECT {_TURN.columns} FROM group_turns WHERE group_id = :group_id AND {UNENDED} AND {OWN_GROUP}"
             " ORDER BY seq LIMIT 1",
             group_id=row_format.storable(group_id),
         )
-        return _TURN.read(rows[0]) if rows else None
 
     def list_oldest(self, *, limit: int = 1_000) -> Sequence[GroupTurn]:
         """The oldest unended turn of every group, oldest first."""
         sql = (
-            f"SELECT {_TURN.columns_of('t')} FROM group_turns t WHERE t.{_UNENDED} AND {_OLDEST} AND {_OWN_OF_T}"
-            " ORDER BY t.created_at, t.group_id, t.seq LIMIT :limit"
+            f"SELECT {_TURN.columns_of('r')} FROM group_turns r WHERE r.{UNENDED} AND {_OLDEST} AND {_OWN_OF_R}"
+            " ORDER BY r.created_at, r.group_id, r.seq LIMIT :limit"
         )
-        return [_TURN.read(row) for row in self._rows(sql, limit=limit)]
+        return self._all(_TURN, sql, limit=limit)
 
     def claim(
         self, group_id: GroupId, seq: int, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> GroupTurn | None:
         """Claim a turn under a new lease of `owner`. None: it has ended, is not the oldest of its group, or another
         lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
-        rows = self._rows(
-            _CLAIM,
-            group_id=row_format.storable(group_id),
-            seq=seq,
-            owner=owner,
-            at=row_format.iso(at),
-            until=row_format.iso(until),
-            dead_owner=dead_owner or "",
-        )
-        return _TURN.read(rows[0]) if rows else None
+        key = {"group_id": row_format.storable(group_id), "seq": seq}
+        return self._claim(key, _OLDEST, owner=owner, at=at, until=until, dead_owner=dead_owner)
 
     def begin(self, turn: GroupTurn, plan: GroupPlan) -> tuple[GroupTurn, str | None]:
         """Store the settings that a claimed turn goes by; the turn, and its encoded input, which is stored no more."""
@@ -153,38 +137,9 @@ class GroupTurns(Table):
         text = row_format.restore(rows[0][0]) if rows and rows[0][0] is not None else None
         return replace(turn, plan=plan), text
 
-    def keep_lease(self, turn: GroupTurn, *, until: datetime | None = None) -> GroupTurn:
-        """Check that the turn's lease still holds, and extend it to `until` if given; no other process can claim it
-        within this transaction. Returns the turn as stored now.
-
-        Raises: LeaseLost: another lease holds, or the turn has ended or is gone.
-        """
-        params = {
-            **{"owner": turn.lease_owner, "number": turn.lease_number},
-            **{"group_id": turn.group_id, "seq": turn.seq},
-        }
-        if until is None:
-            sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {_LEASE_HOLDS}{self._db.for_update}"
-            rows = self._rows(sql, **params)
-        else:
-            sql = f"UPDATE group_turns SET lease_until = :until WHERE {_LEASE_HOLDS} RETURNING {_TURN.columns}"
-            rows = self._rows(sql, until=row_format.iso(until), **params)
-        if not rows:
-            raise LeaseLost(f"turn {turn.seq} of {turn.group_id} is no longer held by {turn.lease_owner}")
-        return _TURN.read(rows[0])
-
-    def release(self, owner: str) -> int:
-        """Release every turn that this owner has claimed; return how many."""
-        return self._run_counted(
-            "UPDATE group_turns AS t SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE lease_owner = :owner AND {_UNENDED} AND {_OWN_OF_T}",
-            owner=owner,
-        )
-
     def request_cancel(self, group_id: GroupId, seq: int) -> bool:
         """Request a turn's end. Whether it was unended and had no such request yet."""
-        sql = f"UPDATE group_turns SET cancel_requested = 1 WHERE {_OWN} AND cancel_requested = 0 AND {_UNENDED}"
-        return bool(self._run_counted(sql, group_id=row_format.storable(group_id), seq=seq))
+        return self._request_cancel({"group_id": row_format.storable(group_id), "seq": seq})
 
     def spend(self, turn: GroupTurn) -> None:
         """Store what the runs of a turn have used."""
@@ -205,7 +160,5 @@ class GroupTurns(Table):
             lease_until=None,
             ended_at=at,
         )
-        columns = "status, stop_reason, failure, lease_owner, lease_until, ended_at"
-        sql = f"UPDATE group_turns SET {row_format.assignments(columns)}, input = NULL WHERE {_OWN} AND {_UNENDED}"
-        changed = self._run_counted(sql, **_TURN.params(ended, f"group_id, seq, {columns}"))
-        return ended if changed else self.get(turn.group_id, turn.seq)
+        is_changed = self._end(ended, "status, stop_reason, failure, ended_at", ", input = NULL")
+        return ended if is_changed else self.get(turn.group_id, turn.seq)

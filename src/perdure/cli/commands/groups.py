@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, cast
 
-import typer
-
 from perdure.cli.run import Yes, agent_names, agent_option, argument, command, for_work, group_names, option
 
 if for_work(__name__):
@@ -21,8 +19,8 @@ if for_work(__name__):
     from rich.text import Text
 
     from perdure.cli.views.json import fields, message_shape
-    from perdure.cli.views.view import View, local_time, new_table, plural, visible
-    from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
+    from perdure.cli.views.view import View, local_time, new_table, plural, short_id, visible
+    from perdure.cli.work import STDIN, confirm, deleting, get_agent, load_all
     from perdure.core.groups import group as core
     from perdure.core.ids import AgentId
     from perdure.domain.groups.units import GroupChanges
@@ -38,8 +36,6 @@ Manager = Annotated[
 ]
 
 NO_GROUP = "There are no groups yet: `perdure group create round_robin AGENT AGENT` makes one."
-SHORT_CHARS = 14
-"""Of an id in a list: enough to name it."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 """Of the agents of a group, in their order."""
 
@@ -67,45 +63,59 @@ class GroupOptions:
     max_cost: Annotated[float | None, option("What one message may cost.", "USD")] = None
 
 
-@command("group list")
-async def list_groups(view: View) -> None:
+@command("group list", none=NO_GROUP)
+async def list_groups(view: View, perdure: AsyncPerdure) -> None:
     """List the groups, newest first."""
-    async with open_store(view, empty=NO_GROUP) as perdure:
-        groups = await load_all(perdure.groups.list)
-        names = await _names(perdure)
+    groups, names = await load_all(perdure.groups.list), await _names(perdure)
     table = new_table("id", "kind", "agents", "manager", "description", styles={"id": "dim", "description": "bold"})
     for group in groups:
         info = group.info
         members = ", ".join(names[one] for one in info.agent_ids)
         manager = "-" if info.manager_agent_id is None else names[info.manager_agent_id]
-        table.add_row(info.id[:SHORT_CHARS], info.kind, members, manager, visible(info.description))
+        table.add_row(short_id(info.id), info.kind, members, manager, visible(info.description))
     view.show([_shape(group, names) for group in groups], *([table] if groups else []))
-    view.hint(
-        "`perdure group send GROUP TEXT` talks to one; `perdure group show GROUP` prints who said what."
-        if groups
-        else NO_GROUP
-    )
+    more = "`perdure group send GROUP TEXT` talks to one; `perdure group show GROUP` prints who said what."
+    view.hint(more if groups else NO_GROUP)
 
 
-@command("group show")
+@command("group show", finds="group")
 async def show(
-    view: View, group: GroupName, limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100
+    view: View,
+    perdure: AsyncPerdure,
+    group: GroupName,
+    limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100,
 ) -> None:
     """Show a group's agents and settings, and who said what, the newest last."""
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        names = await _names(perdure)
-        entries = (await target.messages(limit=limit, newest_first=True))[::-1]
-    shape = _shape(target, names) | {"messages": [_entry_shape(entry) for entry in entries]}
+    target, names = await perdure.groups.get(group), await _names(perdure)
+    entries = (await target.messages(limit=limit, newest_first=True))[::-1]
+    columns = ("seq", "turn_seq", "kind", "sender_id", "sender_name", "run_id", "text", "created_at")
+    shape = _shape(target, names) | {"messages": [fields(entry, *columns) for entry in entries]}
     view.show_long(shape, *_group_view(target, names), *_transcript_view(entries, _colours(target)))
-    view.hint(f"`perdure group send {target.id[:SHORT_CHARS]} TEXT` talks to it.")
+    view.hint(f"`perdure group send {short_id(target.id)} TEXT` talks to it.")
     if target.kind in core.SLEEPTIME_KINDS:
         view.hint("Only its manager answers; its companion reads what is said, and tidies the memory.")
 
 
-@command("group create")
+@command(
+    "group create",
+    finds="agent",
+    named="agents",
+    refuses=(
+        (
+            lambda given: given["kind"] != "round_robin" and given["manager"] is None,
+            "a {kind} group needs an agent that leads it: add --manager AGENT",
+            None,
+        ),
+        (
+            lambda given: given["kind"] == "round_robin" and given["manager"] is not None,
+            "a round_robin group has none: leave it out, or create another kind",
+            "--manager",
+        ),
+    ),
+)
 async def create(
     view: View,
+    perdure: AsyncPerdure,
     *,
     kind: Annotated[
         Literal["round_robin", "supervisor", "dynamic"],
@@ -116,24 +126,18 @@ async def create(
     options: GroupOptions,
 ) -> None:
     """Create a group of agents that answer together."""
-    if manager is None and kind != "round_robin":
-        raise typer.BadParameter(f"a {kind} group needs an agent that leads it: add --manager AGENT")
-    if manager is not None and kind == "round_robin":
-        raise typer.BadParameter(
-            "a round_robin group has none: leave it out, or create another kind", param_hint="--manager"
-        )
-    async with open_store(view, empty=none_yet("agent", agents[0])) as perdure:
-        members = [await get_agent(view, perdure, one, change=True) for one in agents]
-        head = None if manager is None else await get_agent(view, perdure, manager, change=True)
-        made = await perdure.groups.create(kind, agents=members, manager=head, **_options(asdict(options)))
-        names = await _names(perdure)
-        view.show(_shape(made, names), *_group_view(made, names))
-        view.hint(f"`perdure group send {made.id[:SHORT_CHARS]} TEXT` talks to it.")
+    members = [await get_agent(view, perdure, one, change=True) for one in agents]
+    head = None if manager is None else await get_agent(view, perdure, manager, change=True)
+    made = await perdure.groups.create(kind, agents=members, manager=head, **_options(options))
+    names = await _names(perdure)
+    view.show(_shape(made, names), *_group_view(made, names))
+    view.hint(f"`perdure group send {short_id(made.id)} TEXT` talks to it.")
 
 
-@command("group update")
+@command("group update", finds="group")
 async def update(
     view: View,
+    perdure: AsyncPerdure,
     *,
     group: GroupName,
     agents: Annotated[
@@ -143,54 +147,53 @@ async def update(
     options: GroupOptions,
 ) -> None:
     """Change a group: its agents, its manager, its limits."""
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        changes = cast(GroupChanges, _options(asdict(options)))
-        if agents:
-            changes["agent_ids"] = [(await get_agent(view, perdure, one, change=True)).id for one in agents]
-        if manager is not None:
-            changes["manager_agent_id"] = (await get_agent(view, perdure, manager, change=True)).id
-        if not changes:
-            view.hint("Nothing to change: name agents, or give --manager, --description or a limit.")
-        target = await target.update(**changes)
-        names = await _names(perdure)
-        view.show(_shape(target, names), *_group_view(target, names))
+    target = await perdure.groups.get(group)
+    changes = cast(GroupChanges, _options(options))
+    if agents:
+        changes["agent_ids"] = [(await get_agent(view, perdure, one, change=True)).id for one in agents]
+    if manager is not None:
+        changes["manager_agent_id"] = (await get_agent(view, perdure, manager, change=True)).id
+    if not changes:
+        view.hint("Nothing to change: name agents, or give --manager, --description or a limit.")
+    target, names = await target.update(**changes), await _names(perdure)
+    view.show(_shape(target, names), *_group_view(target, names))
 
 
-@command("group send")
+@command("group send", finds="group")
 async def send(
-    view: View, group: GroupName, text: Annotated[str, argument("The message; - reads stdin.", "TEXT")]
+    view: View,
+    perdure: AsyncPerdure,
+    group: GroupName,
+    text: Annotated[str, argument("The message; - reads stdin.", "TEXT")],
 ) -> int:
     """Send a message to a group, and show who answers what."""
     text = sys.stdin.read() if text == STDIN else text
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        colours = _colours(target)
-        events: list[core.GroupEvent] = []
-        turn = await target.submit(text)
-        with cancel_on_interrupt(target, turn):
-            async for event in perdure.group_of(turn.group_id).follow(turn):
-                events.append(event)
-                _show_event(view, event, colours)
+    target = await perdure.groups.get(group)
+    colours = _colours(target)
+    events: list[core.GroupEvent] = []
+    turn = await target.submit(text)
+    with cancel_on_interrupt(target, turn):
+        async for event in perdure.group_of(turn.group_id).follow(turn):
+            events.append(event)
+            _show_event(view, event, colours)
     view.clear_status()
     reply = GroupReply.of(events)
     view.show(_reply_shape(target, reply))
     if reply.failure is not None:
         view.note(f"the turn failed: {reply.failure.message}")
     elif reply.stop_reason in STOPS:
-        view.note(STOPS[reply.stop_reason].format(group=target.id[:SHORT_CHARS]))
-    view.hint(f"`perdure group show {target.id[:SHORT_CHARS]}` prints who said what.")
+        view.note(STOPS[reply.stop_reason].format(group=short_id(target.id)))
+    view.hint(f"`perdure group show {short_id(target.id)}` prints who said what.")
     return int(reply.stop_reason in core.GROUP_FAILED_REASONS)
 
 
-@command("group cancel")
-async def cancel(view: View, group: GroupName) -> None:
+@command("group cancel", finds="group")
+async def cancel(view: View, perdure: AsyncPerdure, group: GroupName) -> None:
     """End what goes on in a group; what was said stays."""
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        turns = await target.cancel()
-        view.show({"group_id": target.id, "cancelled": [turn.seq for turn in turns]})
-        view.hint(f"{plural(len(turns), 'turn')} cancelled; what was said stays." if turns else "No turn goes on.")
+    target = await perdure.groups.get(group)
+    turns = await target.cancel()
+    view.show({"group_id": target.id, "cancelled": [turn.seq for turn in turns]})
+    view.hint(f"{plural(len(turns), 'turn')} cancelled; what was said stays." if turns else "No turn goes on.")
 
 
 @contextmanager
@@ -209,31 +212,26 @@ def cancel_on_interrupt(group: AsyncGroup, turn: core.GroupTurn) -> Iterator[Non
         loop.remove_signal_handler(signal.SIGINT)
 
 
-@command("group reset")
-async def reset(view: View, group: GroupName, yes: Yes = False) -> None:
+@command("group reset", finds="group")
+async def reset(view: View, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
     """Begin a group's transcript anew, for good; its agents' other conversations stay."""
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        question = (
-            f"What was said in {_name(target)} will be out of its view, for good; its agents' other conversations and"
-            " their memory stay. Reset?"
-        )
-        confirm(view, question, action="reset the group", yes=yes)
-        await target.reset()
-        view.show({"reset": target.id})
-        view.hint(f"This can't be undone; `perdure group send {target.id[:SHORT_CHARS]} TEXT` begins anew.")
+    target = await perdure.groups.get(group)
+    question = (
+        f"What was said in {_name(target)} will be out of its view, for good; its agents' other conversations and"
+        " their memory stay. Reset?"
+    )
+    confirm(view, question, action="reset the group", yes=yes)
+    await target.reset()
+    view.show({"reset": target.id})
+    view.hint(f"This can't be undone; `perdure group send {short_id(target.id)} TEXT` begins anew.")
 
 
-@command("group delete")
-async def delete(view: View, group: GroupName, yes: Yes = False) -> None:
+@command("group delete", finds="group")
+async def delete(view: View, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
     """Delete a group with its transcript, for good; its agents stay."""
-    async with open_store(view, empty=none_yet("group", group)) as perdure:
-        target = await perdure.groups.get(group)
-        question = f"{_name(target).capitalize()} with its transcript will be gone for good; its agents stay. Delete?"
-        confirm(view, question, action="delete the group", yes=yes)
+    target = await perdure.groups.get(group)
+    with deleting(view, f"{_name(target)} with its transcript", "its agents stay", yes=yes, gone=target.id):
         await target.delete()
-        view.show({"deleted": target.id})
-        view.hint(deleted(_name(target), "its agents stay"))
 
 
 def _show_event(view: View, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
@@ -251,10 +249,10 @@ def _show_event(view: View, event: core.GroupEvent, colours: Mapping[AgentId, st
             pass
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _options(options: GroupOptions) -> dict[str, Any]:
     """The options that were given, under the names of the library."""
-    renamed = {("max_cost_usd" if name == "max_cost" else name): value for name, value in options.items()}
-    return {name: value for name, value in renamed.items() if value is not None}
+    given = {name: value for name, value in asdict(options).items() if value is not None}
+    return {("max_cost_usd" if name == "max_cost" else name): value for name, value in given.items()}
 
 
 def _name(group: AsyncGroup) -> str:
@@ -318,26 +316,16 @@ def _about(entry: core.GroupMessage) -> str:
     return f"could not speak: {visible(entry.text)}"
 
 
-# --- for programs
-
-
 def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
-    """A group."""
-    info = group.info
+    """A group for programs."""
+    info, manager = group.info, group.info.manager_agent_id
     limits = ("termination_token", "max_turns", "max_tokens", "max_cost_usd", "frequency")
     return {
         **fields(info, "id", "kind", "description", *limits, "created_at"),
         "agents": [{"id": one, "name": names.get(one)} for one in info.agent_ids],
-        "manager": None
-        if info.manager_agent_id is None
-        else {"id": info.manager_agent_id, "name": names.get(info.manager_agent_id)},
+        "manager": None if manager is None else {"id": manager, "name": names.get(manager)},
         "shared_block_ids": list(info.shared_block_ids),
     }
-
-
-def _entry_shape(entry: core.GroupMessage) -> dict[str, Any]:
-    """An entry of a transcript."""
-    return fields(entry, "seq", "turn_seq", "kind", "sender_id", "sender_name", "run_id", "text", "created_at")
 
 
 def _reply_shape(group: AsyncGroup, reply: GroupReply) -> dict[str, Any]:

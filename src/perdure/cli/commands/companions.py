@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
-
 from perdure.cli.run import LastAgent, Yes, command, for_work, option
 
 if for_work(__name__):
@@ -16,9 +14,10 @@ if for_work(__name__):
     from perdure.cli.chat.render import diff_view
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
-    from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
+    from perdure.cli.work import deleting
     from perdure.core.groups.group import PassCause, PassOutcome
-    from perdure.library.groups.companions import CompanionChanges, CompanionInfo, PassInfo
+    from perdure.library.groups.companions import CompanionInfo, PassInfo
+    from perdure.library.perdure import AsyncPerdure
 
 NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
 CAUSES: dict[PassCause, str] = {
@@ -42,83 +41,89 @@ OUTCOMES: dict[PassOutcome | None, str] = {
 }
 
 
-@command("companion list")
-async def list_companions(view: View) -> None:
+@command("companion list", none=NO_COMPANION)
+async def list_companions(view: View, perdure: AsyncPerdure) -> None:
     """List the agents with a companion, which tidies their memory while nobody waits."""
-    async with open_store(view, empty=NO_COMPANION) as perdure:
-        found = await perdure.companions.list()
+    found = await perdure.companions.list()
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
     for info in found:
-        last = "-" if info.last_pass is None else _last(info.last_pass)
-        table.add_row(
-            visible(info.agent_name), visible(info.name), plural(info.frequency or 0, "turn"), str(info.turns), last
-        )
+        last = "-"
+        if (one := info.last_pass) is not None:
+            edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
+            last = f"{local_time(one.created_at)}  {OUTCOMES[one.outcome]}{f', changed {edited}' if edited else ''}"
+        every = plural(info.frequency or 0, "turn")
+        table.add_row(visible(info.agent_name), visible(info.name), every, str(info.turns), last)
     view.show([_shape(info) for info in found], *([table] if found else []))
     view.hint("`perdure companion show AGENT` prints what it changed and why." if found else NO_COMPANION)
 
 
 @command("companion show")
 async def show(
-    view: View, agent: LastAgent = None, limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10
+    view: View,
+    perdure: AsyncPerdure,
+    agent: LastAgent,
+    limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
-    async with named_agent(view, agent, empty=no_agent(agent)) as (perdure, target):
-        info = await perdure.agent_of(target.id).companion.get()
-        passes = (await target.companion.passes(limit=limit))[::-1]
+    info = await perdure.agent_of(agent.id).companion.get()
+    passes = (await agent.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
     view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
     if not passes:
         view.hint("It has made no pass yet; `perdure companion wake` has it read what is new.")
 
 
-@command("companion wake")
-async def wake(view: View, agent: LastAgent = None) -> None:
+@command("companion wake", change=True)
+async def wake(view: View, agent: LastAgent) -> None:
     """Have a companion read what is new now, and show what it changes."""
-    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (_, target):
-        done = await target.companion.wake()
+    done = await agent.companion.wake()
     if done is None:
-        view.show({"pass": None}, f"Nothing new was said to {target.name!r} since the last pass.")
-        return
-    view.show({"pass": pass_shape(done)}, *pass_view(done))
+        view.show({"pass": None}, f"Nothing new was said to {agent.name!r} since the last pass.")
+    else:
+        view.show({"pass": pass_shape(done)}, *pass_view(done))
 
 
-@command("companion on")
-async def on(view: View, agent: LastAgent = None) -> None:
+@command("companion on", change=True)
+async def on(view: View, agent: LastAgent) -> None:
     """Give an agent a companion, which shares its memory blocks."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        info = await (await get_agent(view, perdure, agent, change=True)).companion.enable()
+    info = await agent.companion.enable()
     view.show(_shape(info), *_info_view(info))
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
 
-@command("companion off")
-async def off(view: View, agent: LastAgent = None, yes: Yes = False) -> None:
+@command("companion off", change=True)
+async def off(view: View, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = False) -> None:
     """Delete the companion of an agent; what it wrote into memory stays."""
-    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (perdure, target):
-        info = await perdure.agent_of(target.id).companion.get()
-        question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
-        confirm(view, question, action="delete the companion", yes=yes)
-        await target.companion.disable()
-    view.show({"deleted": info.companion.id}, f"{target.name!r} has no companion any more.")
+    info = await perdure.agent_of(agent.id).companion.get()
+    what, stays = f"companion {info.name!r} with its history", "what it wrote into memory stays"
+    with deleting(view, what, stays, yes=yes, gone=info.companion.id):
+        await agent.companion.disable()
+    view.print(f"{agent.name!r} has no companion any more.")
 
 
-@command("companion update")
+@command(
+    "companion update",
+    change=True,
+    refuses=[
+        (
+            lambda given: not (given["frequency"] or given["max_steps"] or given["max_tokens"]),
+            "nothing to change: give --frequency, --max-steps or --max-tokens",
+            None,
+        )
+    ],
+)
 async def update(
     view: View,
-    agent: LastAgent = None,
+    perdure: AsyncPerdure,
+    agent: LastAgent,
     frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
     max_steps: Annotated[int | None, option("Model calls of a pass.", min=1)] = None,
     max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
 ) -> None:
     """Change how often a companion wakes, and what a pass may take."""
-    if frequency is None and max_steps is None and max_tokens is None:
-        raise typer.BadParameter("nothing to change: give --frequency, --max-steps or --max-tokens")
     given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
     changes: Any = {name: value for name, value in given.items() if value is not None}
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        info = await perdure.agent_of((await get_agent(view, perdure, agent, change=True)).id).companion.update(
-            **changes if changes else CompanionChanges()
-        )
+    info = await perdure.agent_of(agent.id).companion.update(**changes)
     view.show(_shape(info), *_info_view(info))
 
 
@@ -170,9 +175,3 @@ def _info_view(info: CompanionInfo) -> list[RenderableType]:
         f" {plural(info.turns, 'turn')} since its last pass"
     )
     return [head, Text(f"{text}; {own}" if own else text)]
-
-
-def _last(one: PassInfo) -> str:
-    """A pass in a table."""
-    edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
-    return f"{local_time(one.created_at)}  {OUTCOMES[one.outcome]}{f', changed {edited}' if edited else ''}"

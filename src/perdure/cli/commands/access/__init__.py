@@ -1,1 +1,0 @@
-"""The commands about organisations, users and keys."""

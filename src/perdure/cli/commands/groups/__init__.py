@@ -1,1 +1,0 @@
-"""The commands about agents that work together."""

@@ -1,1 +1,0 @@
-"""`perdure schedule` and `perdure event`."""

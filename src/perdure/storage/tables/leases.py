@@ -1,0 +1,91 @@
+"""Leases of rows: which process works on one. A single statement decides it, so of many processes one gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar
+
+from perdure.core.errors import LeaseLost
+from perdure.storage.database.row_format import RowFormat, assignments, iso
+from perdure.storage.tables.table import Table
+
+T = TypeVar("T")
+
+UNENDED = "status IN ('queued', 'running')"
+RELEASED = "lease_owner = NULL, lease_until = NULL"
+
+
+class LeasedTable(Table, Generic[T]):
+    """The verbs of rows that wait, are worked on under a lease, and end.
+
+    A queued row may be claimed by the process that reserved it. A running one may not, even by the same owner, before
+    its lease has run out or its holder is known to be dead.
+    """
+
+    _table: ClassVar[str]
+    _format: ClassVar[RowFormat[Any]]
+    _key: ClassVar[str]  # the columns of a row's key
+    _own: ClassVar[str]  # the condition of one row, by the columns of its key
+    _own_of: ClassVar[str]  # the condition that a row `r` belongs to the organisation
+
+    def keep_lease(self, row: T, *, until: datetime | None = None) -> T:
+        """Check that the row's lease still holds, and extend it to `until` if given; no other process can claim it
+        within this transaction. Returns the row as stored now.
+
+        Raises: LeaseLost: another lease holds, or the row has ended or is gone.
+        """
+        params = self._format.params(row, f"{self._key}, lease_owner, lease_number")
+        held = f"{self._own} AND status = 'running' AND lease_owner = :lease_owner AND lease_number = :lease_number"
+        if until is None:
+            sql = f"SELECT {self._format.columns} FROM {self._table} WHERE {held}{self._db.for_update}"
+        else:
+            sql = f"UPDATE {self._table} SET lease_until = :until WHERE {held} RETURNING {self._format.columns}"
+            params["until"] = iso(until)
+        found: list[T] = self._all(self._format, sql, **params)
+        if not found:
+            owner_id, seq, owner, number, *_ = params.values()
+            raise LeaseLost(f"{self._table}: number {seq} of {owner_id} is no longer held by {owner} ({number})")
+        return found[0]
+
+    def _claim(
+        self, key: Mapping[str, Any], oldest: str, *, owner: str, at: datetime, until: datetime, dead_owner: str | None
+    ) -> T | None:
+        """Claim a row under a new lease. None: it has ended, another one `r` is older, or another lease holds.
+
+        Args:
+            oldest: the condition that no row stands before `r`.
+            dead_owner: a process known to be dead, whose lease does not count.
+        """
+        return self._one(
+            self._format,
+            f"UPDATE {self._table} AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,"
+            " lease_until = :until, started_at = COALESCE(started_at, :at)"
+            f" WHERE {self._own} AND {UNENDED} AND {oldest} AND (r.lease_owner IS NULL OR r.lease_until < :at"
+            " OR (r.lease_owner = :owner AND r.status = 'queued') OR r.lease_owner = :dead_owner)"
+            f" RETURNING {self._format.columns}",
+            owner=owner,
+            at=iso(at),
+            until=iso(until),
+            dead_owner=dead_owner or "",
+            **key,
+        )
+
+    def release(self, owner: str, *, queued: bool = False) -> int:
+        """Release every row that this owner has claimed, or only those not begun; return how many."""
+        status = "status = 'queued'" if queued else UNENDED
+        self._db.signal(self._table)
+        return self._run_counted(
+            f"UPDATE {self._table} AS r SET {RELEASED} WHERE lease_owner = :owner AND {status} AND {self._own_of}",
+            owner=owner,
+        )
+
+    def _request_cancel(self, key: Mapping[str, Any]) -> bool:
+        """Request the end of a row. Whether it was unended and had no such request yet."""
+        sql = f"UPDATE {self._table} SET cancel_requested = 1 WHERE {self._own} AND cancel_requested = 0 AND {UNENDED}"
+        return bool(self._run_counted(sql, **key))
+
+    def _end(self, row: T, columns: str, changes: str = "") -> bool:
+        """Store the columns of a row that ends, and release it; whether it had not ended yet."""
+        sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"
+        return bool(self._run_counted(sql, **self._format.params(row, f"{self._key}, {columns}")))
