@@ -3,13 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Unpack
-
-from perdure.core.events import Delta, StoredEvent
-from perdure.engine.run.accept import Accepted, Request
-from perdure.library.messages.requests import AsyncRequests, NewMessage, SendOptions
-from perdure.library.reply import Reply
+from perdure.library.messages.requests import AsyncRequests
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["Requests"]
@@ -20,37 +14,3 @@ class Requests(AgentPart):
     number within the agent; the first has 0."""
 
     _inner: AsyncRequests
-
-    def send_messages(self, messages: Sequence[NewMessage], **options: Unpack[SendOptions]) -> Accepted:
-        """The run that answers these messages, or goes on with these answers; from here on it is durable.
-
-        Args:
-            options: those of `SendOptions`.
-        Raises: as `prepare`; NotFound, ConversationBusy, ApprovalPending, IdempotencyMismatch.
-        """
-        return self._portal.run(self._inner.send_messages(messages, **options))
-
-    def prepare(self, messages: Sequence[NewMessage], **sent: Unpack[SendOptions]) -> Request:
-        """The request that the engine accepts, of messages and `SendOptions`.
-
-        Args:
-            answers: to calls that wait, `messages` then come behind their results; a decision may name the message
-                that holds the calls in place of one call, or with an empty text the newest such message.
-            answer_otid: the client's own id of the message that holds the answers.
-            partial: the answers may be to some of the calls only.
-            client_tools: tools and skills of the caller, as `Request` has them.
-            max_steps: of model calls. None: the setting; for answers alone what the run that stopped has left.
-            renew_steps: whether answers count anew, unless the message before had a limit of its own.
-            options: of this run's own model calls; its model is one that is known here.
-            callback: where the end of a background run is reported.
-        Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
-        """
-        return self._portal.run(self._inner.prepare(messages, **sent))
-
-    def follow_accepted(self, accepted: Accepted) -> Iterator[StoredEvent | Delta]:
-        """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""
-        return self._portal.iterate(self._inner.follow_accepted(accepted))
-
-    def reply_to(self, accepted: Accepted) -> Reply:
-        """The outcome of the run, once it has ended. Raises: NotFound, StoreError."""
-        return self._portal.run(self._inner.reply_to(accepted))
