@@ -27,6 +27,43 @@ PREFIX = "Async"
 HIDDEN = frozenset({"app"})
 """Public attributes that stay with the asynchronous classes: what is behind them has an event loop of its own."""
 
+OF_FRONTS: Mapping[str, str] = {
+    "AgentBlocks": "add compare detach_block edit",
+    "AgentFiles": "first page",
+    "AgentRecord": "edit memory state",
+    "AgentTools": "states",
+    "Approval": "check_arguments find_decided find_decisions list_all open_calls",
+    "Archival": "add_passage archive_passage delete_passages edit_passage list_passages tag_passages",
+    "ArchiveById": "delete_named delete_selection edit find_named list_passages put_named tags",
+    "Archives": "add open page restore_passage",
+    "Blocks": "add count edit page",
+    "Companion": "begin get list show wait",
+    "Conversations": "change_conversation compact_view conversation_of_message conversation_state create_conversation"
+    " create_ephemeral fork_state page_of_states",
+    "Episodes": "add_episodes delete_episodes episodes",
+    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget get_entity open_graph page"
+    " page_of_entities timezone",
+    "Files": "file_state list_files",
+    "FolderById": "list_agents list_passages",
+    "Folders": "add count get_id page sizes",
+    "GroupById": "conversation_of edit_message entries reply send_messages",
+    "Groups": "add count page page_of_agent",
+    "History": "edit_message import_waiting message shown_messages",
+    "Mcp": "add_and_read approve_unless_changed change get_by_name get_tool leads_inside list_of_agent"
+    " list_tools run_tool server",
+    "Requests": "follow_accepted prepare reply_to send_messages",
+    "Runs": "cancel_all find_resumable follow_run hide_run keeps_stream messages_of_run page_of_runs spans_of_run"
+    " steps_of_run stream_retention tools_of_run usage_of_run",
+    "Schedules": "add",
+    "Search": "search_messages search_passages",
+    "Sources": "labels",
+    "Steps": "costs_of_runs leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
+    " times_of_step trace_of_step",
+    "Tools": "add count edit load page put read_source search_codes state test_new",
+    "Why": "find_answer find_id",
+}
+"""Class -> its methods that only the server, the pages and the CLI call: they have no synchronous twin."""
+
 UNITS = frozenset({"reads", "writes"})
 """The decorators that make a coroutine of a unit of work."""
 
@@ -232,7 +269,7 @@ def _class(node: ast.ClassDef, names: Names) -> str:
         lines += [f"    {_docstring(node, names)}", "", *_made(node, methods.get("__init__"), names)]
     if any(ast.unparse(one).startswith("__repr__ = ") for one in node.body):
         lines += ["", "    def __repr__(self) -> str:", f'        return repr(self._inner).removeprefix("{PREFIX}")']
-    hidden = {*HIDDEN, "open", "close"} if is_store else HIDDEN
+    hidden = {*HIDDEN, *OF_FRONTS.get(name, "").split(), *(("open", "close") if is_store else ())}
     for method in methods.values():
         if not method.name.startswith("_") and method.name not in hidden:
             lines += ["", *_method(method, names)]

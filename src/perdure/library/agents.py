@@ -117,7 +117,7 @@ class AllAgents(AsyncPart):
             NotFound: a tool, block or folder; StoreError.
         """
         ports, inputs = self._ports, self._ports.inputs()
-        now = inputs.now
+        now, by = inputs.now, author or outside()
         await _check_engine(self._ports, new.settings)
         for message in messages:
             message.check(ports.settings.limits)
@@ -130,14 +130,14 @@ class AllAgents(AsyncPart):
                 tx,
                 replace(new, name=_name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
                 ids=ports.ids,
-                author=author or outside(),
+                author=by,
                 at=now,
             )
             _set_belongings(self._ports, tx, agent.id, belongings, at=now)
             if appended:
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
             if companion is not None:
-                enable_companion(tx, agent.id, ids=ports.ids, author=author or outside(), at=now, kind=companion)
+                enable_companion(tx, agent.id, ids=ports.ids, author=by, at=now, kind=companion)
                 agent = tx.agents.get(agent.id)
             renew_system_message(tx, agent.id, 0, inputs)
             return agent
@@ -233,7 +233,7 @@ class AsyncAgentRecord(AsyncAgentPart):
 
         Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
         """
-        inputs = self._ports.inputs()
+        inputs, by = self._ports.inputs(), author or outside()
         resolved = changes
         if callable(resolved):
             resolved = resolved(await self._ports.store.read(lambda tx: tx.agents.get(self.id)))
@@ -246,12 +246,12 @@ class AsyncAgentRecord(AsyncAgentPart):
             name = fields.get("name")
             if isinstance(name, str) and name != before.name:  # what is no text is refused below
                 _name_for(tx, name, same_name, helps=RENAME_HELPS)
-            agent = update_agent(tx, self.id, fields, author=author or outside(), at=inputs.now)
+            agent = update_agent(tx, self.id, fields, author=by, at=inputs.now)
             _set_belongings(self._ports, tx, self.id, belongings, at=inputs.now)
             if (kind := companion(before)) is False:
                 disable_companion(tx, self.id, at=inputs.now)
             elif kind is not None:
-                enable_companion(tx, self.id, ids=self._ports.ids, author=author or outside(), at=inputs.now, kind=kind)
+                enable_companion(tx, self.id, ids=self._ports.ids, author=by, at=inputs.now, kind=kind)
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
                 renew_system_message(tx, self.id, 0, inputs)
             return tx.agents.get(self.id)

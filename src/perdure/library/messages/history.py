@@ -135,13 +135,13 @@ class AsyncHistory(AsyncRequests):
         [message], _ = await fetch_images(self._app, [NewMessage(tuple(parts))], None)
         edit = Edit(part, tuple(one for one in message.parts if not isinstance(one, ImageLink)), call_id)
         limit = self._ports.settings.message_limit_chars
-        inputs = self._ports.inputs()
+        inputs, by = self._ports.inputs(), author or outside()
 
         def change(tx: Tx) -> Message:
             is_row = tx.messages.place(message_id)[1] >= 0  # not a conversation's system message
             row_id = find_result(tx, message_id, call_id) if call_id is not None and is_row else message_id
             before = [tx.messages.get(row_id)] if is_row else []
-            after = edit_message(tx, self.id, row_id, edit, inputs, limit_chars=limit, author=author or outside())
+            after = edit_message(tx, self.id, row_id, edit, inputs, limit_chars=limit, author=by)
             for one in before:
                 what = f"message of the {one.role}: {one.text}"
                 record(tx, self.id, "message", what, [message_item(one, after)], at=inputs.now)

@@ -3,13 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
-
-from perdure.core.agents import Agent
-from perdure.core.blocks import Author, Block
-from perdure.core.groups.group import GroupKind
-from perdure.library.agents import NO_BELONGINGS, AgentState, AsyncAgentRecord, Belongings, Changes
+from perdure.library.agents import AsyncAgentRecord
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["AgentRecord"]
@@ -19,34 +13,6 @@ class AgentRecord(AgentPart):
     """What is stored of an agent and belongs to it; `Agent` has these methods."""
 
     _inner: AsyncAgentRecord
-
-    def state(self) -> AgentState:
-        """The agent with everything that belongs to it. Raises: NotFound."""
-        return self._portal.run(self._inner.state())
-
-    def memory(self) -> tuple[Agent, Sequence[Block]]:
-        """The agent and its blocks. Raises: NotFound."""
-        return self._portal.run(self._inner.memory())
-
-    def edit(
-        self,
-        changes: Changes,
-        *,
-        belongings: Belongings = NO_BELONGINGS,
-        companion: Callable[[Agent], GroupKind | Literal[False] | None] = lambda agent: None,
-        author: Author | None = None,
-        same_name: Literal["allow", "refuse"] = "allow",
-    ) -> Agent:
-        """The agent as changed, from its next model call on.
-
-        Args:
-            companion: returns the kind of the companion that the agent is to have; False: none; None: as it is.
-
-        Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
-        """
-        return self._portal.run(
-            self._inner.edit(changes, belongings=belongings, companion=companion, author=author, same_name=same_name)
-        )
 
     def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:

@@ -9,11 +9,10 @@ from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
-from perdure.core.passages import Passage, PassageFilter
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage
-from perdure.domain.archives.units import ArchiveChanges, Selection
-from perdure.library.archives import AsyncAgentArchives, AsyncArchive, AsyncArchiveById, AsyncArchives, Changes
-from perdure.library.checks import Page
+from perdure.domain.archives.units import ArchiveChanges
+from perdure.library.archives import AsyncAgentArchives, AsyncArchive, AsyncArchiveById, AsyncArchives
 from perdure.library.passages import PassageConditions
 from perdure.library.portal import Portal
 from perdure.library.sync.parts import Part
@@ -36,17 +35,9 @@ class Archives(Part):
             self._portal, self._portal.run(self._inner.create(name, description=description, metadata=metadata))
         )
 
-    def add(self, fields: ArchiveChanges) -> Archive:
-        """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
-        return Archive(self._portal, self._portal.run(self._inner.add(fields)))
-
     def get(self, name_or_id: str) -> Archive:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return Archive(self._portal, self._portal.run(self._inner.get(name_or_id)))
-
-    def open(self, name: str) -> Archive:
-        """The oldest archive of this name, a new one if there is none. Raises: InvalidInput."""
-        return Archive(self._portal, self._portal.run(self._inner.open(name)))
 
     def list(self, *, name: str | None = None, limit: int = 50, after: ArchiveId | None = None) -> list[Archive]:
         """A page of the archives, oldest first; `after` is the last one of the page before, `name` the whole name.
@@ -58,10 +49,6 @@ class Archives(Part):
             for one in self._portal.run(self._inner.list(name=name, limit=limit, after=after))
         ]
 
-    def page(self, page: Page, *, agent_id: AgentId | None = None, name: str | None = None) -> Sequence[ArchiveInfo]:
-        """A page of all archives or of an agent's; `name` is the whole name. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.page(page, agent_id=agent_id, name=name))
-
     def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, after taking it from all agents.
 
@@ -69,10 +56,6 @@ class Archives(Part):
         Raises: NotFound, StoreError; InvalidInput: it holds what a folder's files say, and nothing is removed.
         """
         self._portal.run(self._inner.delete(archive_id))
-
-    def restore_passage(self, passage_id: PassageId) -> Passage:
-        """Have a passage of any archive found again that has faded or is archived; return it. Raises: NotFound."""
-        return self._portal.run(self._inner.restore_passage(passage_id))
 
 
 class ArchiveById(Passages):
@@ -99,10 +82,6 @@ class ArchiveById(Passages):
         Raises: NotFound; InvalidInput: a value that can't be used, no such field.
         """
         return Archive(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def edit(self, changes: Changes) -> ArchiveInfo:
-        """The archive with other fields. Raises: NotFound, InvalidInput."""
-        return self._portal.run(self._inner.edit(changes))
 
     def insert(
         self,
@@ -158,24 +137,6 @@ class ArchiveById(Passages):
         """A passage of this archive. Raises: NotFound, also for another archive's."""
         return self._portal.run(self._inner.passage(passage_id))
 
-    def list_passages(
-        self, page: Page, *, where: PassageFilter | None = None, text: str | None = None
-    ) -> Sequence[Passage]:
-        """A page of the passages, those that contain `text` in any case. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.list_passages(page, where=where, text=text))
-
-    def put_named(self, name: Sequence[str], new: NewPassage) -> Passage:
-        """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.put_named(name, new))
-
-    def find_named(self, name: Sequence[str]) -> Passage | None:
-        """The passage of this name; None: there is none."""
-        return self._portal.run(self._inner.find_named(name))
-
-    def delete_named(self, name: Sequence[str]) -> None:
-        """Remove the passage of this name, if there is one."""
-        self._portal.run(self._inner.delete_named(name))
-
     def delete_where(self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]) -> int:
         """Delete the passages that meet all conditions, up to 500 in a transaction; return how many they are.
 
@@ -188,14 +149,6 @@ class ArchiveById(Passages):
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
         return self._portal.run(self._inner.delete_where(text=text, dry_run=dry_run, **conditions))
-
-    def delete_selection(self, selection: Selection, *, dry_run: bool = False) -> int:
-        """Delete the selected passages, or only count them; return how many. Each transaction of 500 selects again."""
-        return self._portal.run(self._inner.delete_selection(selection, dry_run=dry_run))
-
-    def tags(self) -> Sequence[str]:
-        """The tags of the passages, the most used first; at most 10,000."""
-        return self._portal.run(self._inner.tags())
 
     def agents(self, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order; none for an unknown one."""

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockVersion
 from perdure.core.ids import BlockId
-from perdure.domain.blocks.units import NewBlock
-from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks, Changes
-from perdure.library.checks import Page
+from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
 from perdure.library.sync.parts import Part
 
 __all__ = ["AgentBlocks", "Blocks"]
@@ -48,10 +46,6 @@ class Blocks(Part):
             )
         )
 
-    def add(self, new: NewBlock, *, author: Author | None = None) -> Block:
-        """A new block that no agent has yet. Raises: as `create`."""
-        return self._portal.run(self._inner.add(new, author=author))
-
     def get(self, block_id: BlockId) -> Block:
         """The block of this id. Raises: NotFound."""
         return self._portal.run(self._inner.get(block_id))
@@ -63,24 +57,9 @@ class Blocks(Part):
         """
         return self._portal.run(self._inner.list(label=label, limit=limit, after=after))
 
-    def page(self, where: BlockFilter, page: Page) -> Sequence[Block]:
-        """A page of blocks. Raises: InvalidInput; NotFound: the page begins at no block; the filter's agent."""
-        return self._portal.run(self._inner.page(where, page))
-
-    def count(self, where: BlockFilter) -> int:
-        """How many blocks the filter lets through."""
-        return self._portal.run(self._inner.count(where))
-
     def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
         """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
-
-    def edit(
-        self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author | None = None
-    ) -> Block:
-        """The block with other fields, for all agents; `expected` is the version that the caller has seen. Raises: as
-        `update`."""
-        return self._portal.run(self._inner.edit(block_id, changes, expected=expected, author=author))
 
     def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
@@ -114,10 +93,6 @@ class AgentBlocks(Part):
             self._inner.create(label, value, limit_chars=limit_chars, description=description, read_only=read_only)
         )
 
-    def add(self, new: NewBlock, *, author: Author | None = None) -> Block:
-        """A new block of this agent. Raises: as `create`."""
-        return self._portal.run(self._inner.add(new, author=author))
-
     def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
         """The block with another value.
 
@@ -134,10 +109,6 @@ class AgentBlocks(Part):
             or it can't have this value.
         """
         return self._portal.run(self._inner.change(label, expected=expected, **changes))
-
-    def edit(self, label: str, changes: Changes, *, expected: int | None = None, author: Author | None = None) -> Block:
-        """The block with other fields; `expected` is the version that the caller has seen. Raises: as `change`."""
-        return self._portal.run(self._inner.edit(label, changes, expected=expected, author=author))
 
     def append(self, label: str, text: str, *, author: Author | None = None) -> Block:
         """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
@@ -164,10 +135,6 @@ class AgentBlocks(Part):
         gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         return self._portal.run(self._inner.history(label, limit=limit))
 
-    def compare(self, label: str, old: int, new: int) -> str:
-        """The unified difference of two versions. Raises: BlockNotFound, NotFound."""
-        return self._portal.run(self._inner.compare(label, old, new))
-
     def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
         """The value of an earlier version, as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
         return self._portal.run(self._inner.restore(label, version, author=author))
@@ -179,7 +146,3 @@ class AgentBlocks(Part):
     def detach(self, label: str) -> None:
         """Take a block out of this agent's memory; the block itself stays. Raises: BlockNotFound."""
         self._portal.run(self._inner.detach(label))
-
-    def detach_block(self, block_id: BlockId) -> None:
-        """Take the block of this id out of the agent's memory. Raises: NotFound."""
-        self._portal.run(self._inner.detach_block(block_id))

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from perdure.core.files import File, IfExists
 from perdure.core.ids import FileId, FolderId
-from perdure.library.checks import Page
-from perdure.library.files import AsyncFiles, FileState, Source
+from perdure.library.files import AsyncFiles, Source
 from perdure.library.sync.parts import Part
 
 __all__ = ["Files"]
@@ -61,20 +60,9 @@ class Files(Part):
         """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.files(limit=limit, after=after))
 
-    def list_files(self, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
-        """A page of the folder's files. Of texts, those that fit into 10 million characters together are read.
-
-        Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(self._inner.list_files(page, with_text=with_text))
-
     def file(self, name_or_id: str) -> File:
         """The file of this id or name. Raises: NotFound."""
         return self._portal.run(self._inner.file(name_or_id))
-
-    def file_state(self, name_or_id: str, *, with_text: bool = False) -> FileState:
-        """The file of this id or name as it stands. Raises: NotFound."""
-        return self._portal.run(self._inner.file_state(name_or_id, with_text=with_text))
 
     def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
         """Lines of a file's text, both ends included.

@@ -6,22 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.agents import Agent
 from perdure.core.files import AgentFile
 from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FolderId
-from perdure.core.passages import Passage
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.checks import Page
-from perdure.library.folders import (
-    AgentFilePage,
-    AsyncAgentFiles,
-    AsyncFolder,
-    AsyncFolderById,
-    AsyncFolders,
-    FileInView,
-    FolderSizes,
-)
+from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolderById, AsyncFolders
 from perdure.library.portal import Portal
 from perdure.library.sync.files import Files
 from perdure.library.sync.parts import Part
@@ -50,10 +39,6 @@ class Folders(Part):
             ),
         )
 
-    def add(self, fields: FolderChanges) -> Folder:
-        """A new folder that no agent has yet. Raises: as `create`."""
-        return Folder(self._portal, self._portal.run(self._inner.add(fields)))
-
     def get(self, name_or_id: str) -> Folder:
         """The folder of this id or name. Raises: NotFound, naming what there is."""
         return Folder(self._portal, self._portal.run(self._inner.get(name_or_id)))
@@ -66,23 +51,6 @@ class Folders(Part):
         return [
             Folder(self._portal, one) for one in self._portal.run(self._inner.list(name=name, limit=limit, after=after))
         ]
-
-    def page(self, page: Page, *, name: str | None = None, agent_id: AgentId | None = None) -> Sequence[FolderInfo]:
-        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
-        begins at none; the agent."""
-        return self._portal.run(self._inner.page(page, name=name, agent_id=agent_id))
-
-    def count(self) -> int:
-        """How many folders there are."""
-        return self._portal.run(self._inner.count())
-
-    def get_id(self, name: str) -> FolderId:
-        """The id of the folder of this name. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.get_id(name))
-
-    def sizes(self, *, with_files: bool = False) -> FolderSizes:
-        """How much is in all folders; with `with_files`, also in each of the oldest ones, with its oldest files."""
-        return self._portal.run(self._inner.sizes(with_files=with_files))
 
     def delete(self, folder_id: FolderId) -> None:
         """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
@@ -123,14 +91,6 @@ class FolderById(Files):
     def agents(self) -> Sequence[AgentId]:
         """The agents that have it, oldest first. Raises: NotFound."""
         return self._portal.run(self._inner.agents())
-
-    def list_agents(self, page: Page) -> Sequence[AgentId]:
-        """A page of the agents that have the folder. Raises: NotFound."""
-        return self._portal.run(self._inner.list_agents(page))
-
-    def list_passages(self, page: Page) -> Sequence[Passage]:
-        """A page of the passages that the folder's files are found by. Raises: NotFound."""
-        return self._portal.run(self._inner.list_passages(page))
 
 
 class Folder(FolderById):
@@ -180,14 +140,6 @@ class AgentFiles(Part):
     def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
         """The files of its folders: all, the open ones, or the others. Raises: InvalidInput."""
         return self._portal.run(self._inner.list(is_open=is_open, limit=limit))
-
-    def page(self, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
-        """A page of the files of the agent's folders. Raises: NotFound: the agent, or the file that it begins at."""
-        return self._portal.run(self._inner.page(page, is_open=is_open))
-
-    def first(self, agents: Sequence[Agent], *, limit: int) -> Mapping[AgentId, Sequence[FileInView]]:
-        """Agent -> the first files of its folders, with the texts of open ones."""
-        return self._portal.run(self._inner.first(agents, limit=limit))
 
     def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
         """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.

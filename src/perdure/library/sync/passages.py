@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
-from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Passage, PassageFilter
-from perdure.domain.archives.passages import NewPassage, PassageChanges
-from perdure.library.checks import Page
+from perdure.core.passages import Passage
+from perdure.domain.archives.passages import PassageChanges
 from perdure.library.passages import AsyncArchival, AsyncPassages, PassageConditions
 from perdure.library.portal import Portal
 from perdure.library.sync.parts import Part
@@ -80,19 +78,6 @@ class Archival(Search, Passages):
         """
         return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
 
-    def archive_passage(self, new: NewPassage) -> Passage:
-        """Store a text in the agent's own archive, which is created with its first text. Raises: as `archive`."""
-        return self._portal.run(self._inner.archive_passage(new))
-
-    def list_passages(
-        self, page: Page, *, text: str | None = None, where: PassageFilter | None = None
-    ) -> Sequence[Passage]:
-        """A page over all archives of the agent, one after the other in the order in which they were attached.
-
-        Raises: NotFound: there is no such agent; the page begins at none of its passages.
-        """
-        return self._portal.run(self._inner.list_passages(page, text=text, where=where))
-
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
         back.
@@ -104,22 +89,6 @@ class Archival(Search, Passages):
     def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
         self._portal.run(self._inner.delete_passage(passage_id))
-
-    def add_passage(self, new: NewPassage) -> Correction:
-        """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
-        return self._portal.run(self._inner.add_passage(new))
-
-    def edit_passage(self, passage_id: PassageId, changes: PassageChanges) -> Correction:
-        """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
-        return self._portal.run(self._inner.edit_passage(passage_id, changes))
-
-    def delete_passages(self, ids: Sequence[PassageId]) -> Correction:
-        """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
-        return self._portal.run(self._inner.delete_passages(ids))
-
-    def tag_passages(self, ids: Sequence[PassageId], tag: str) -> Correction:
-        """Give passages of the agent one more tag, as one correction. Raises: NotFound, InvalidInput, TooMany."""
-        return self._portal.run(self._inner.tag_passages(ids, tag))
 
     def search_archive(
         self,

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus
-from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.run_request import NewMessage
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
@@ -86,10 +85,6 @@ class Schedules(Part):
                 companion=companion,
             )
         )
-
-    def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
-        """A new schedule that sends these messages; those of `new` are not looked at. Raises: also ToolError."""
-        return self._portal.run(self._inner.add(messages, new))
 
     def list(
         self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.ids import AgentId, ArchiveId, ConversationId
+from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
-from perdure.core.passages import PassageFilter
-from perdure.library.search import BUDGET_TOKENS, AsyncSearch, FoundMessages, Moment, SearchMode
+from perdure.library.search import BUDGET_TOKENS, AsyncSearch, Moment
 from perdure.library.sync.parts import AgentPart
-from perdure.search.hits import Hits, MessageHit, PassageHit, Recalled
+from perdure.search.hits import Hits, MessageHit, Recalled
 
 __all__ = ["Search"]
 
@@ -81,73 +80,5 @@ class Search(AgentPart):
                 floor=floor,
                 explain=explain,
                 timezone=timezone,
-            )
-        )
-
-    def search_passages(
-        self,
-        text: str,
-        where: PassageFilter,
-        *,
-        archive_id: ArchiveId | None = None,
-        files: bool = True,
-        since: str | None = None,
-        until: str | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        explain: bool = False,
-    ) -> Hits[PassageHit]:
-        """The passages of an agent, of an archive, or of all archives that best match; for an empty text the newest.
-
-        Args:
-            files: search also what the files of the agent's folders say.
-            since, until: ISO dates or times in place of those in `where`; without an offset where the agent lives,
-                else in UTC.
-        Raises: NotFound; InvalidInput: a value that can't be used.
-        """
-        return self._portal.run(
-            self._inner.search_passages(
-                text,
-                where,
-                archive_id=archive_id,
-                files=files,
-                since=since,
-                until=until,
-                limit=limit,
-                offset=offset,
-                explain=explain,
-            )
-        )
-
-    def search_messages(
-        self,
-        text: str,
-        *,
-        mode: SearchMode = "hybrid",
-        agent_id: AgentId | None = None,
-        conversation_id: str | None = None,
-        roles: Sequence[Role] = (),
-        since: Moment = None,
-        until: Moment = None,
-        limit: int = 10,
-        explain: bool = False,
-    ) -> FoundMessages:
-        """The messages of an agent, of a conversation, or of all agents that best match.
-
-        Args:
-            conversation_id: "default" is the first conversation of the agent that is named.
-        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
-        """
-        return self._portal.run(
-            self._inner.search_messages(
-                text,
-                mode=mode,
-                agent_id=agent_id,
-                conversation_id=conversation_id,
-                roles=roles,
-                since=since,
-                until=until,
-                limit=limit,
-                explain=explain,
             )
         )

@@ -84,7 +84,7 @@ async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Librar
 @router.delete("/v1/groups/{group_id}")
 async def delete(group_id: GroupIdIn, library: Library) -> Json[None]:
     """Delete a group with its transcript; its agents stay, with what they said."""
-    await library.groups.delete(group_id)
+    await library.group_of(group_id).delete()
     return json_answer(None)
 
 

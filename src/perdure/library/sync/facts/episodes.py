@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from perdure.core.facts.values import Episode, Fact
-from perdure.library.facts.episodes import AsyncEpisodes, NewEpisode
+from perdure.library.facts.episodes import AsyncEpisodes
 from perdure.library.sync.facts.views import FactViews
-from perdure.search.hits import FactHit
 
 __all__ = ["Episodes"]
 
@@ -17,21 +13,3 @@ class Episodes(FactViews):
     """The texts of a graph that no agent has to have."""
 
     _inner: AsyncEpisodes
-
-    def add_episodes(self, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
-        """Add episodes, extract them, and return their facts that are new or changed.
-
-        Raises: InvalidInput, ModelError, NotFound.
-        """
-        return self._portal.run(self._inner.add_episodes(new))
-
-    def episodes(self, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False) -> Sequence[Episode]:
-        """List the episodes of a scope. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.episodes(scope, limit=limit, newest_first=newest_first))
-
-    def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
-        """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
-
-        Raises: NotFound.
-        """
-        return self._portal.run(self._inner.delete_episodes(scope))

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from perdure.core.facts.values import Entity, Fact, FactRule, Graph, GraphCounts
-from perdure.core.ids import EntityId, FactId, GraphId
+from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
+from perdure.core.ids import EntityId, FactId
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
-from perdure.library.checks import Page
-from perdure.library.facts.facts import PERSON, AsyncFacts, FactHistory, NewFactFields
+from perdure.library.facts.facts import AsyncFacts, FactHistory
 from perdure.library.facts.views import FactConditions
 from perdure.library.sync.facts.episodes import Episodes
 from perdure.search.hits import FactHit, Hits
@@ -36,10 +35,6 @@ class Facts(Episodes):
         Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
         """
         return self._portal.run(self._inner.list(limit=limit, after=after, **conditions))
-
-    def page(self, page: Page, **conditions: Unpack[FactConditions]) -> Sequence[FactHit]:
-        """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.page(page, **conditions))
 
     def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
@@ -83,37 +78,10 @@ class Facts(Episodes):
             )
         )
 
-    def add_fact(
-        self,
-        text: str,
-        *,
-        subject: str = "",
-        relation: str = "REMEMBERS",
-        object_: str = "",
-        origin: Mapping[str, Any] = PERSON,
-        scope: Mapping[str, str] | None = None,
-        **fields: Unpack[NewFactFields],
-    ) -> FactHit:
-        """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
-
-        Args:
-            fields: `valid_at` is by default now.
-        Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(
-            self._inner.add_fact(
-                text, subject=subject, relation=relation, object_=object_, origin=origin, scope=scope, **fields
-            )
-        )
-
     def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
         """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
         history. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.update(fact_id, **changes))
-
-    def edit(self, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
-        """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.edit(fact_id, changes, origin=origin))
 
     def accept(self, fact_id: FactId) -> FactHit:
         """Accept a proposed fact. Raises: NotFound."""
@@ -122,10 +90,6 @@ class Facts(Episodes):
     def delete(self, *fact_ids: FactId) -> Sequence[Fact]:
         """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
         return self._portal.run(self._inner.delete(*fact_ids))
-
-    def forget(self, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
-        """As `delete`; `origin` is who does it. Raises: NotFound."""
-        return self._portal.run(self._inner.forget(fact_ids, origin=origin))
 
     def restore(self, fact_id: FactId) -> FactHit:
         """Believe a deleted fact again. Raises: NotFound."""
@@ -167,10 +131,6 @@ class Facts(Episodes):
         `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
         self._portal.run(self._inner.update_settings(**changes))
 
-    def change_settings(self, changes: Mapping[str, Any]) -> Graph:
-        """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.change_settings(changes))
-
     def add_rule(self, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
         """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
         conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
@@ -188,34 +148,6 @@ class Facts(Episodes):
         """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
         return self._portal.run(self._inner.entities(limit=limit, after=after))
 
-    def page_of_entities(self, page: Page) -> Sequence[Entity]:
-        """List a page of entities. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.page_of_entities(page))
-
-    def get_entity(self, entity_id: EntityId) -> Entity:
-        """Return an entity. Raises: NotFound."""
-        return self._portal.run(self._inner.get_entity(entity_id))
-
     def counts(self) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""
         return self._portal.run(self._inner.counts())
-
-    def find_graph(self) -> Graph | None:
-        """The graph; None: the agent has none yet. Raises: NotFound."""
-        return self._portal.run(self._inner.find_graph())
-
-    def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
-        """A new graph that no agent has yet. Raises: InvalidInput."""
-        return self._portal.run(self._inner.create_graph(name, settings))
-
-    def open_graph(self, name: str) -> Graph:
-        """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
-        return self._portal.run(self._inner.open_graph(name))
-
-    def attach_graph(self, graph_id: GraphId) -> None:
-        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
-        self._portal.run(self._inner.attach_graph(graph_id))
-
-    def timezone(self, fact_id: FactId | None = None) -> str:
-        """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
-        return self._portal.run(self._inner.timezone(fact_id))

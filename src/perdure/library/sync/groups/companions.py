@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Unpack
 
 from perdure.core.blocks import Author
-from perdure.core.groups.group import GroupKind, Pass, PassCause
+from perdure.core.groups.group import GroupKind
 from perdure.library.groups.companions import AsyncCompanion, CompanionChanges, CompanionInfo, PassInfo
 from perdure.library.sync.parts import Part
 
@@ -23,14 +23,6 @@ class Companion(Part):
     def info(self) -> CompanionInfo | None:
         """The companion, how often it wakes, and its last pass; None: the agent has none."""
         return self._portal.run(self._inner.info())
-
-    def get(self) -> CompanionInfo:
-        """As `info`. Raises: NotFound, also without one."""
-        return self._portal.run(self._inner.get())
-
-    def list(self) -> Sequence[CompanionInfo]:
-        """The companions of all agents, oldest first."""
-        return self._portal.run(self._inner.list())
 
     def enable(self, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
         """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
@@ -58,21 +50,9 @@ class Companion(Part):
         """
         return self._portal.run(self._inner.wake())
 
-    def begin(self, *, cause: PassCause = "request") -> Pass | None:
-        """Begin a pass now, and return it, or the one that goes on; None: nothing new was said. Raises: as `wake`."""
-        return self._portal.run(self._inner.begin(cause=cause))
-
     def passes(
         self, *, limit: int = 20, before: int | None = None, since: datetime | None = None
     ) -> Sequence[PassInfo]:
         """The passes, newest first, with what each changed and why; `before` is the number of the last one of the page
         before; `since`: those that ended after this time. Raises: InvalidInput."""
         return self._portal.run(self._inner.passes(limit=limit, before=before, since=since))
-
-    def show(self, one: Pass) -> PassInfo:
-        """A pass as it is now. Raises: NotFound."""
-        return self._portal.run(self._inner.show(one))
-
-    def wait(self, one: Pass) -> PassInfo:
-        """A pass once it has ended. Raises: NotFound."""
-        return self._portal.run(self._inner.wait(one))

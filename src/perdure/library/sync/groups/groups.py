@@ -8,9 +8,8 @@ from typing import Unpack
 
 from perdure.core.blocks import Author
 from perdure.core.groups.group import Group as GroupInfo
-from perdure.core.groups.group import GroupEvent, GroupFilter, GroupKind, GroupMessage, GroupTurn
-from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, MessageId
-from perdure.core.messages import Image, ImageLink, Text
+from perdure.core.groups.group import GroupEvent, GroupKind, GroupMessage, GroupTurn
+from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.core.runs import IfBusy
 from perdure.domain.groups.units import GroupChanges, NewGroup
 from perdure.engine.conversations.edit import EditedPart
@@ -79,10 +78,6 @@ class Groups(Part):
             ),
         )
 
-    def add(self, new: NewGroup) -> Group:
-        """A new group. Raises: as `create`; TooMany; AlreadyExists: an agent has another block of the label of one."""
-        return Group(self._portal, self._portal.run(self._inner.add(new)))
-
     def get(self, name_or_id: str) -> Group:
         """The group of this id or its beginning, or the newest of this description. Raises: NotFound, naming what there
         is; InvalidInput: several ids begin so."""
@@ -106,19 +101,6 @@ class Groups(Part):
             Group(self._portal, one)
             for one in self._portal.run(self._inner.list(kind=kind, agent_id=agent_id, limit=limit, after=after))
         ]
-
-    def page(self, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
-        """A page of groups. Raises: InvalidInput; NotFound: the page begins at no group."""
-        return self._portal.run(self._inner.page(where, page))
-
-    def page_of_agent(self, agent_id: AgentId, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
-        """A page of the groups in which an agent takes part, or which it manages. Raises: as `list`; NotFound: the
-        agent."""
-        return self._portal.run(self._inner.page_of_agent(agent_id, where, page))
-
-    def count(self, where: GroupFilter) -> int:
-        """How many groups the filter lets through."""
-        return self._portal.run(self._inner.count(where))
 
     def delete(self, group_id: GroupId) -> None:
         """Remove a group with its transcript; its agents stay, with what they said. Raises: NotFound."""
@@ -200,30 +182,9 @@ class GroupById(Part):
             )
         )
 
-    def send_messages(
-        self,
-        messages: Sequence[NewMessage],
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-    ) -> GroupTurn:
-        """The turn of the group that answers these messages; from here on it is durable. `max_steps` is of each run.
-
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, TooMany, ToolError, NotFound, GroupBusy,
-            IdempotencyMismatch, StoreError.
-        """
-        return self._portal.run(
-            self._inner.send_messages(messages, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps)
-        )
-
     def follow(self, turn: GroupTurn) -> Iterator[GroupEvent]:
         """All that happens in a turn until it has ended. Raises: NotFound, StoreError."""
         return self._portal.iterate(self._inner.follow(turn))
-
-    def reply(self, turn: GroupTurn) -> GroupReply:
-        """The outcome of a turn, once it has ended. Raises: NotFound, StoreError."""
-        return self._portal.run(self._inner.reply(turn))
 
     def messages(
         self, *, limit: int = 100, after_seq: int | None = -1, newest_first: bool = False
@@ -231,31 +192,6 @@ class GroupById(Part):
         """A page of the transcript, oldest first, with the texts of what was said; `after_seq` is the number of the
         last entry on the page before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.messages(limit=limit, after_seq=after_seq, newest_first=newest_first))
-
-    def entries(self, page: Page) -> Sequence[Entry]:
-        """A page of the transcript; its cursors are ids of entries (`entry_id`). Raises: InvalidInput; NotFound: the
-        group, or the page begins at no entry."""
-        return self._portal.run(self._inner.entries(page))
-
-    def edit_message(
-        self,
-        message_id: MessageId,
-        part: EditedPart,
-        parts: Sequence[Text | Image | ImageLink],
-        *,
-        author: Author | None = None,
-    ) -> Entry:
-        """Change what an agent's message of the transcript says, as in its own history. Who was shown it before keeps
-        that.
-
-        Raises: NotFound, ConversationBusy, EmptyMessage, MessageTooLarge; InvalidInput: it is no agent's.
-        """
-        return self._portal.run(self._inner.edit_message(message_id, part, parts, author=author))
-
-    def conversation_of(self, agent_id: AgentId) -> ConversationId | None:
-        """The conversation in which an agent speaks in a group; None: it is not of the group, or has not spoken.
-        Raises: NotFound."""
-        return self._portal.run(self._inner.conversation_of(agent_id))
 
     def cancel(self, turn_seq: int | None = None) -> Sequence[GroupTurn]:
         """End a turn by its number, or all that have not ended, with the runs of their speakers; what was said stays.

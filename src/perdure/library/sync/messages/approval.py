@@ -10,7 +10,6 @@ from perdure.core.answers import Answer, PendingCall
 from perdure.core.blocks import Author
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.core.messages import ToolCall
 from perdure.library.client_tools import ClientTool
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.reply import Reply
@@ -100,23 +99,3 @@ class Approval(Requests):
         """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
         answer on. Raises: NotFound: the agent has no such tool."""
         self._portal.run(self._inner.require_approval(tool, required, author=author))
-
-    def list_all(self) -> Sequence[tuple[str, PendingCall]]:
-        """The calls that wait in the first 1,000 conversations of all agents, each with the name of its agent."""
-        return self._portal.run(self._inner.list_all())
-
-    def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
-        """The calls that the conversation's next run begins with, decided or not, with the arguments as decided."""
-        return self._portal.run(self._inner.open_calls(conversation))
-
-    def find_decisions(self, conversation: ConversationId | None = None, call_id: str | None = None) -> Sequence[str]:
-        """This call, if it was answered; without one the calls that a person decided last, if nothing came after."""
-        return self._portal.run(self._inner.find_decisions(conversation, call_id))
-
-    def find_decided(self, call_id: str) -> Sequence[ConversationId]:
-        """The agent's conversations in which a call of this id was answered."""
-        return self._portal.run(self._inner.find_decided(call_id))
-
-    def check_arguments(self, call: PendingCall, arguments: str) -> None:
-        """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
-        self._portal.run(self._inner.check_arguments(call, arguments))

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from perdure.core.blocks import Author, Block
-from perdure.core.conversations import CompactionSettings, Conversation, ConversationFilter, ConversationOrder, Reset
+from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.ids import ConversationId, MessageId
 from perdure.domain.conversations.units import ConversationChanges
-from perdure.engine.compaction.compact_view import Compacted
-from perdure.library.checks import Page
-from perdure.library.messages.conversations import AsyncConversations, ConversationState
+from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["Conversations"]
@@ -33,32 +31,6 @@ class Conversations(AgentPart):
         """
         return self._portal.run(self._inner.new_conversation(summary=summary, isolated_blocks=isolated_blocks))
 
-    def create_conversation(
-        self,
-        values: ConversationChanges | None = None,
-        *,
-        hidden: bool = False,
-        isolated_labels: Sequence[str] = (),
-        author: Author | None = None,
-    ) -> ConversationState:
-        """A new conversation.
-
-        Args:
-            hidden: it is in no page.
-            isolated_labels: of the agent's blocks; the conversation sees and edits copies of its own in their place.
-        Raises: InvalidInput, ModelNotFound; NotFound: there is no such agent; BlockNotFound.
-        """
-        return self._portal.run(
-            self._inner.create_conversation(values, hidden=hidden, isolated_labels=isolated_labels, author=author)
-        )
-
-    def create_ephemeral(
-        self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author | None = None
-    ) -> ConversationState:
-        """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
-        model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
-        return self._portal.run(self._inner.create_ephemeral(model, system, values, author=author))
-
     def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
         """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
         return self._portal.run(self._inner.isolated_blocks(conversation))
@@ -72,20 +44,6 @@ class Conversations(AgentPart):
         agent's."""
         return self._portal.run(self._inner.find_conversation(conversation))
 
-    def conversation_state(self, conversation: ConversationId | None = None) -> ConversationState:
-        """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.conversation_state(conversation))
-
-    def page_of_states(
-        self, where: ConversationFilter, page: Page, order: ConversationOrder
-    ) -> Sequence[ConversationState]:
-        """A page of conversations, without the agents' first ones. Raises: NotFound."""
-        return self._portal.run(self._inner.page_of_states(where, page, order))
-
-    def conversation_of_message(self, message_id: MessageId) -> Conversation:
-        """The conversation that a message is in. Raises: NotFound, also for another agent's."""
-        return self._portal.run(self._inner.conversation_of_message(message_id))
-
     def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
         """Change fields of a conversation and return it.
 
@@ -97,12 +55,6 @@ class Conversations(AgentPart):
         Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
         """
         return self._portal.run(self._inner.update_conversation(conversation, **changes))
-
-    def change_conversation(
-        self, conversation: ConversationId | None, changes: ConversationChanges
-    ) -> ConversationState:
-        """The conversation as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
-        return self._portal.run(self._inner.change_conversation(conversation, changes))
 
     def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
         """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
@@ -128,21 +80,6 @@ class Conversations(AgentPart):
         """
         return self._portal.run(self._inner.fork_conversation(conversation, upto=upto, before=before, hidden=hidden))
 
-    def fork_state(
-        self,
-        conversation: ConversationId | None,
-        *,
-        upto: MessageId | None = None,
-        before: MessageId | None = None,
-        hidden: bool = False,
-    ) -> ConversationState:
-        """A new conversation with a copy of what this one has in view, up to a message if one is given, or up to the
-        one `before` it.
-
-        Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(self._inner.fork_state(conversation, upto=upto, before=before, hidden=hidden))
-
     def compact(self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None) -> str:
         """Take the oldest messages of a conversation (default: the agent's first) out of view, behind a summary, and
         return the summary. They stay in the log, and searches find them. A full window does that by itself. A field of
@@ -152,16 +89,6 @@ class Conversations(AgentPart):
         LimitReached; NothingToCompact: no message is in view.
         """
         return self._portal.run(self._inner.compact(conversation=conversation, settings=settings))
-
-    def compact_view(
-        self, conversation: ConversationId | None, settings: CompactionSettings | None = None
-    ) -> Compacted:
-        """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
-
-        Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound, LimitReached;
-            NothingToCompact: no message is in view.
-        """
-        return self._portal.run(self._inner.compact_view(conversation, settings))
 
     def recompile(
         self, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation
 from perdure.core.ids import ConversationId, MessageId
-from perdure.core.messages import Image, ImageLink, Message, Text
+from perdure.core.messages import Message
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.conversations.edit import EditedPart
-from perdure.library.messages.history import AsyncHistory, T
-from perdure.library.messages.paging import HistoryPage, ImportResult
+from perdure.library.messages.history import AsyncHistory
+from perdure.library.messages.paging import ImportResult
 from perdure.library.sync.messages.requests import Requests
 
 __all__ = ["History"]
@@ -51,26 +49,6 @@ class History(Requests):
             )
         )
 
-    def shown_messages(
-        self,
-        conversation: ConversationId | Literal["default"] | None,
-        page: HistoryPage,
-        show: Callable[[Message], Sequence[T]],
-    ) -> Sequence[T]:
-        """A page of what `show` makes of the messages of a conversation, or with None of all of the agent's; of
-        all agents, if none is given, without system messages.
-
-        Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(self._inner.shown_messages(conversation, page, show))
-
-    def message(self, message_id: MessageId) -> Message:
-        """The message of this id, which may be a conversation's system message; for a result all of its batch.
-
-        Raises: NotFound.
-        """
-        return self._portal.run(self._inner.message(message_id))
-
     def update_message(
         self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
     ) -> Message:
@@ -84,21 +62,6 @@ class History(Requests):
             message; EmptyMessage, MessageTooLarge.
         """
         return self._portal.run(self._inner.update_message(message_id, text, part=part, call_id=call_id))
-
-    def edit_message(
-        self,
-        message_id: MessageId,
-        part: EditedPart,
-        parts: Sequence[Text | Image | ImageLink],
-        *,
-        call_id: str | None = None,
-        author: Author | None = None,
-    ) -> Message:
-        """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an `Edit`.
-
-        Raises: NotFound, ConversationBusy, InvalidInput, EmptyMessage, MessageTooLarge, TooMany, ToolError, StoreError.
-        """
-        return self._portal.run(self._inner.edit_message(message_id, part, parts, call_id=call_id, author=author))
 
     def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
@@ -130,10 +93,3 @@ class History(Requests):
         return self._portal.run(
             self._inner.import_messages(messages, conversation=conversation, checked=checked, progress=progress)
         )
-
-    def import_waiting(self, conversation: Conversation, rows: Sequence[ImportedMessage]) -> None:
-        """Put an answer whose calls wait for somebody, and the results of its other calls, behind imported history.
-
-        Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
-        """
-        self._portal.run(self._inner.import_waiting(conversation, rows))

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from perdure.core.blocks import Author
-from perdure.core.passages import Passage
-from perdure.core.provenance.sources import RevertResult, SourceSummary, TrustLabel, WriteText
+from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.library.origins.sources import AsyncSources
 from perdure.library.sync.parts import Part
 
@@ -30,10 +29,6 @@ class Sources(Part):
     def show(self, source: str, *, limit: int = 100) -> Sequence[WriteText]:
         """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
         return self._portal.run(self._inner.show(source, limit=limit))
-
-    def labels(self, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
-        """Id -> label, of those of these passages that may come from outside."""
-        return self._portal.run(self._inner.labels(passages))
 
     def revert(self, source: str, *, dry_run: bool = False, author: Author | None = None) -> RevertResult:
         """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from perdure.core.ids import ConversationId
-from perdure.library.origins.values import AnswerOrigin, Origin
+from perdure.library.origins.values import Origin
 from perdure.library.origins.why import AsyncWhy
 from perdure.library.sync.parts import AgentPart
 
@@ -21,14 +21,3 @@ class Why(AgentPart):
         beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
         several; NotFound, also for another agent's."""
         return self._portal.run(self._inner.why(of, conversation=conversation))
-
-    def find_answer(self, of: str) -> AnswerOrigin:
-        """The origin of an answer. Raises: as `why`; NotFound: the id is of a memory."""
-        return self._portal.run(self._inner.find_answer(of))
-
-    def find_id(self, start: str, *kinds: str) -> str:
-        """The whole id that begins with `start` and is of one of these kinds; a step's leads to its run.
-
-        Raises: NotFound; InvalidInput: several begin so, or it is of another kind.
-        """
-        return self._portal.run(self._inner.find_id(start, *kinds))

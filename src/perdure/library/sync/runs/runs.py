@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
 
-from perdure.core.agents import Agent
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ConversationId, RunId, ToolId
-from perdure.core.messages import Message
-from perdure.core.runs import Run, RunFilter, RunStatus, Step, Usage
-from perdure.domain.conversations.spans import Span
-from perdure.library.checks import Page
-from perdure.library.runs.runs import AsyncRuns, T
+from perdure.core.ids import ConversationId, RunId
+from perdure.core.runs import Run, RunStatus
+from perdure.library.runs.runs import AsyncRuns
 from perdure.library.sync.runs.replays import Replays
 
 __all__ = ["Runs"]
@@ -42,10 +37,6 @@ class Runs(Replays):
             self._inner.runs(conversation=conversation, statuses=statuses, limit=limit, before=before)
         )
 
-    def page_of_runs(self, where: RunFilter, page: Page) -> Sequence[Run]:
-        """A page of runs. Raises: NotFound: the page begins at no run of these agents."""
-        return self._portal.run(self._inner.page_of_runs(where, page))
-
     def run(self, run_id: RunId) -> Run:
         """A run of this agent. Raises: NotFound, also for another agent's."""
         return self._portal.run(self._inner.run(run_id))
@@ -54,77 +45,7 @@ class Runs(Replays):
         """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
         return self._portal.iterate(self._inner.follow(run_id, after=after))
 
-    def follow_run(self, run: Run, *, after: int = 0) -> Iterator[StoredEvent | Delta]:
-        """The events of a run with a number above `after`, until it has ended, and previews."""
-        return self._portal.iterate(self._inner.follow_run(run, after=after))
-
     def cancel(self, run_id: RunId) -> Run:
         """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
         given up. Raises: NotFound, StoreError."""
         return self._portal.run(self._inner.cancel(run_id))
-
-    def cancel_all(
-        self,
-        *,
-        conversation: ConversationId | None = None,
-        whole_agent: bool = False,
-        run_ids: Collection[RunId] | None = None,
-    ) -> Sequence[Run]:
-        """Ask all runs of a conversation (None: the agent's first) that have not ended to stop, or those that have
-        stopped at calls; the runs as they then stand.
-
-        Args:
-            whole_agent: the runs of all conversations of the agent.
-            run_ids: these runs of the agent instead, also those that have ended.
-        Raises: InvalidInput, NotFound, StoreError.
-        """
-        return self._portal.run(
-            self._inner.cancel_all(conversation=conversation, whole_agent=whole_agent, run_ids=run_ids)
-        )
-
-    def find_resumable(
-        self, conversation: ConversationId | None, *, run_id: RunId | None = None, idempotency_key: str | None = None
-    ) -> Run | None:
-        """The run of a conversation with this id, or else this key, or else the one that is under way; None: there is
-        none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
-        return self._portal.run(
-            self._inner.find_resumable(conversation, run_id=run_id, idempotency_key=idempotency_key)
-        )
-
-    def messages_of_run(
-        self, run_id: RunId, page: Page, show: Callable[[Run, Message], Sequence[T]], *, id_of: Callable[[T], str]
-    ) -> Sequence[T]:
-        """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
-        reset included; what it makes of one message is not split. Raises: NotFound."""
-        return self._portal.run(self._inner.messages_of_run(run_id, page, show, id_of=id_of))
-
-    def hide_run(self, run_id: RunId) -> Run:
-        """Hide a run from lists and look-ups, and return it; its messages stay in the history. Raises: NotFound;
-        Conflict: it has not ended, or waits for an answer."""
-        return self._portal.run(self._inner.hide_run(run_id))
-
-    def steps_of_run(self, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step], Agent]:
-        """The run, a page of its steps, and its agent. Raises: NotFound."""
-        return self._portal.run(self._inner.steps_of_run(run_id, page))
-
-    def usage_of_run(self, run_id: RunId) -> Usage:
-        """What the run has cost so far. Raises: NotFound."""
-        return self._portal.run(self._inner.usage_of_run(run_id))
-
-    def spans_of_run(self, run_id: RunId) -> tuple[Run, Sequence[Span]]:
-        """The run, and its time line: the run, its model calls and tool calls, by their starts. Raises: NotFound."""
-        return self._portal.run(self._inner.spans_of_run(run_id))
-
-    def tools_of_run(self, run_id: RunId) -> tuple[Run, Sequence[ToolId]]:
-        """The run, and the tools whose results it holds, each once; a tool that is deleted has no id. Raises:
-        NotFound."""
-        return self._portal.run(self._inner.tools_of_run(run_id))
-
-    @property
-    def stream_retention(self) -> timedelta:
-        """How long the deltas of a background run are stored."""
-        return self._inner.stream_retention
-
-    def keeps_stream(self, run: Run) -> bool:
-        """Whether the deltas of a background run are still stored."""
-        return self._inner.keeps_stream(run)

@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from perdure.context.costs.ledger import CostLedger
-from perdure.context.request.explain import Explanation, Prices
+from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, RunId, StepId
-from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
-from perdure.core.runs import Feedback, Run, Step, StepFilter
-from perdure.domain.conversations.spans import StepTimes
-from perdure.engine.run.room import Preview
-from perdure.library.checks import Page
-from perdure.library.runs.steps import AsyncSteps, StepInfo, StepOfRun, T
+from perdure.library.runs.steps import AsyncSteps, StepInfo
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["Steps"]
@@ -84,53 +79,3 @@ class Steps(AgentPart):
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """
         return self._portal.run(self._inner.exchange(step_id))
-
-    def preview(self, conversation: ConversationId | None = None) -> Preview:
-        """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.preview(conversation))
-
-    def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
-        """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
-        of somebody else, which is asked only then."""
-        return self._inner.leaving_next(next_request)
-
-    def step(self, step_id: StepId) -> StepOfRun:
-        """The step with its run and agent. Raises: NotFound."""
-        return self._portal.run(self._inner.step(step_id))
-
-    def page_of_steps(self, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
-        """A page of the steps of all agents. Raises: NotFound: the page begins at no such step."""
-        return self._portal.run(self._inner.page_of_steps(where, page))
-
-    def put_feedback(
-        self, step_id: StepId, feedback: Feedback | None, *, tags: Sequence[str] | None = None
-    ) -> StepOfRun:
-        """Replace a person's opinion of the step; None takes it back. Tags that are None stay. Raises: NotFound,
-        TooMany."""
-        return self._portal.run(self._inner.put_feedback(step_id, feedback, tags=tags))
-
-    def messages_of_step(
-        self, step_id: StepId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
-    ) -> Sequence[T]:
-        """A page of what `show` makes of the messages that the step brought: the model's, and the results of its
-        calls. What it makes of one message is not split. Raises: NotFound."""
-        return self._portal.run(self._inner.messages_of_step(step_id, page, show, id_of=id_of))
-
-    def times_of_step(self, step_id: StepId) -> tuple[Run, StepTimes]:
-        """The run of a step, and how long the step's model call and tool calls took. Raises: NotFound."""
-        return self._portal.run(self._inner.times_of_step(step_id))
-
-    def trace_of_step(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
-        """The step, its run, and what was sent and received, without the messages. Raises: NotFound."""
-        return self._portal.run(self._inner.trace_of_step(step_id))
-
-    def costs_of_runs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
-        """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.
-
-        Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong.
-        """
-        return self._portal.run(self._inner.costs_of_runs(runs))
-
-    def prices_of(self, model: str) -> Prices:
-        """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-        return self._inner.prices_of(model)

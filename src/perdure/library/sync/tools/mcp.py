@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import McpServer, McpTool, ToolListing
-from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.domain.mcp import McpChanges, ServerOptions, ToolsByStatus
+from perdure.core.tools.spec import ToolOutcome
+from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.library.sync.parts import Part
 from perdure.library.tools.mcp import AsyncMcp, McpState
 
@@ -38,13 +37,6 @@ class Mcp(Part):
         """
         return self._portal.run(self._inner.add(name, check=check, **options))
 
-    def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
-        """The new server, whose tools are read if it can be reached within 30 s, else at the first use.
-
-        Options as `add` takes them. Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
-        """
-        return self._portal.run(self._inner.add_and_read(name, **options))
-
     def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
         """The tools that a server lists, without registering it.
 
@@ -59,21 +51,9 @@ class Mcp(Part):
         """The servers, in order of creation."""
         return self._portal.run(self._inner.list())
 
-    def list_of_agent(self, agent_id: AgentId) -> Sequence[McpServer]:
-        """The servers of which the agent has a tool, sorted as `list`. Raises: NotFound."""
-        return self._portal.run(self._inner.list_of_agent(agent_id))
-
     def get(self, name: str) -> McpState:
         """A server and its tools. Raises: NotFound, naming what there is."""
         return self._portal.run(self._inner.get(name))
-
-    def server(self, server_id: McpServerId) -> McpServer:
-        """The server of this id. Raises: NotFound."""
-        return self._portal.run(self._inner.server(server_id))
-
-    def get_by_name(self, name: str) -> McpServer:
-        """The server of this name. Raises: NotFound."""
-        return self._portal.run(self._inner.get_by_name(name))
 
     def tools(self, name: str) -> Sequence[McpTool]:
         """A server's tools, approved or offered, by their names there. Raises: NotFound."""
@@ -108,44 +88,10 @@ class Mcp(Part):
         """
         return self._portal.run(self._inner.update(name, **changes))
 
-    def change(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
-        """Change a server and return it. Its tools keep their names; the next call opens a new connection.
-
-        For a URL of another origin, the server counts as private if the URL leads to this machine or a private
-        network. `private` among the changes overrides that.
-        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
-        """
-        return self._portal.run(self._inner.change(server_id, changes))
-
     def remove(self, name: str) -> None:
         """Remove a server with its tools, which agents then have no more. Raises: NotFound."""
         self._portal.run(self._inner.remove(name))
 
-    def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
-        """The server's tools that agents can be given, by name. Raises: NotFound."""
-        return self._portal.run(self._inner.list_tools(server_id))
-
-    def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
-        """Raises: NotFound: another server's, or none."""
-        return self._portal.run(self._inner.get_tool(server_id, tool_id))
-
-    def approve_unless_changed(self, server_id: McpServerId, name: str) -> Tool:
-        """The tool that agents are given for one of the server. A new or removed one is approved, never a changed one.
-
-        Args:
-            name: the server's name of it, or the one that agents use.
-        Raises: NotFound, Conflict; InvalidInput: it is unusable.
-        """
-        return self._portal.run(self._inner.approve_unless_changed(server_id, name))
-
     def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
         """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
         return self._portal.run(self._inner.run(name, tool, arguments))
-
-    def run_tool(self, server_id: McpServerId, tool_id: ToolId, arguments: Mapping[str, object]) -> ToolOutcome:
-        """The outcome of a call of a tool of agents, by its id. Raises: NotFound: another server's, or none."""
-        return self._portal.run(self._inner.run_tool(server_id, tool_id, arguments))
-
-    def leads_inside(self, url: str) -> bool:
-        """Whether a url leads to this machine or a private network now. False for a text that is no url."""
-        return self._portal.run(self._inner.leads_inside(url))

@@ -8,11 +8,10 @@ from typing import Any, Unpack
 
 from perdure.core.blocks import Author
 from perdure.core.tools.rules import ToolRule
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
-from perdure.domain.tools.units import NewTool, ToolChanges, ToolHit, ToolOptions
-from perdure.library.checks import Page
+from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.domain.tools.units import ToolChanges, ToolHit, ToolOptions
 from perdure.library.sync.parts import Part
-from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools, Changes, ToolState
+from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools
 
 __all__ = ["AgentRules", "AgentTools", "Tools"]
 
@@ -38,36 +37,13 @@ class Tools(Part):
         """
         return self._portal.run(self._inner.create(source, **options))
 
-    def add(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
-        """A new tool of a source. The same name and source again is the tool that is there.
-
-        Args:
-            fields: which fields of `new` must be equal in a tool that is there; by default those without the usual
-                value.
-        Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
-            the same one is there with other fields.
-        """
-        return self._portal.run(self._inner.add(new, fields=fields))
-
     def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """Create the tool of this name, or change it. Options and Raises: as `create`."""
         return self._portal.run(self._inner.upsert(source, **options))
 
-    def put(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
-        """The tool of this name, new or changed. Raises: as `create`.
-
-        Args:
-            fields: the fields to replace of a tool that is there; by default all.
-        """
-        return self._portal.run(self._inner.put(new, fields=fields))
-
     def get(self, name_or_id: str) -> Tool:
         """The tool of this name or id. Raises: NotFound, naming what there is."""
         return self._portal.run(self._inner.get(name_or_id))
-
-    def state(self, name_or_id: str) -> ToolState:
-        """The tool of this name or id, with its code. Raises: NotFound, naming what there is."""
-        return self._portal.run(self._inner.state(name_or_id))
 
     def code(self, name_or_id: str) -> ToolCode | None:
         """The code of a custom tool; None: this tool has no source. Its environment has all names, but only the values
@@ -86,21 +62,9 @@ class Tools(Part):
         """
         return self._portal.run(self._inner.list(text=text, types=types, limit=limit, after=after))
 
-    def page(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
-        """A page of tools. Raises: InvalidInput; NotFound: the page begins at no tool; the filter's agent."""
-        return self._portal.run(self._inner.page(where, page))
-
-    def count(self, where: ToolFilter) -> int:
-        """How many tools the filter lets through."""
-        return self._portal.run(self._inner.count(where))
-
     def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
         return self._portal.run(self._inner.search(query, limit=limit))
-
-    def search_codes(self, query: str, where: ToolFilter, *, limit: int) -> Sequence[tuple[ToolHit, ToolCode | None]]:
-        """The tools whose name, tags or description have the words, best first; without words the newest."""
-        return self._portal.run(self._inner.search_codes(query, where, limit=limit))
 
     def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
         """Change fields of a tool and return it; its agents have the change from their next model call on.
@@ -112,10 +76,6 @@ class Tools(Part):
             made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
         """
         return self._portal.run(self._inner.update(name_or_id, **changes))
-
-    def edit(self, name_or_id: str, changes: Changes) -> ToolState:
-        """The tool as changed, for all its agents. A field that is missing stays."""
-        return self._portal.run(self._inner.edit(name_or_id, changes))
 
     def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
@@ -149,29 +109,6 @@ class Tools(Part):
         """Run a source with these arguments, without storing it. Options and Raises: as `create` and `test`."""
         return self._portal.run(self._inner.test_source(source, arguments, progress=progress, **options))
 
-    def test_new(
-        self,
-        new: NewTool,
-        arguments: Mapping[str, Any],
-        *,
-        author: Author | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> ToolOutcome:
-        """The outcome of a source, which is not stored. Raises: as `create` and `test`."""
-        return self._portal.run(self._inner.test_new(new, arguments, author=author, progress=progress))
-
-    def read_source(self, source: str, source_type: str) -> Tool:
-        """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
-        return self._inner.read_source(source, source_type)
-
-    def load(self, tools: Sequence[str | Callable[..., Any]]) -> tuple[str, ...]:
-        """Make the functions among these usable as tools, and return the names of all.
-
-        Raises: InvalidInput: neither a name nor a function that can be a tool; ToolBuiltIn, AlreadyExists: another kind
-            of tool has the name of a function.
-        """
-        return self._portal.run(self._inner.load(tools))
-
 
 class AgentTools(Part):
     """The tools of one agent. Every method raises NotFound when the agent is gone."""
@@ -181,10 +118,6 @@ class AgentTools(Part):
     def list(self) -> Sequence[Tool]:
         """The agent's tools, sorted by name."""
         return self._portal.run(self._inner.list())
-
-    def states(self) -> Sequence[ToolState]:
-        """The agent's tools with their code, sorted by name."""
-        return self._portal.run(self._inner.states())
 
     def attach(self, tool: str | Callable[..., Any]) -> Tool:
         """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
