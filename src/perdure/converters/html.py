@@ -44,6 +44,7 @@ _ENDS = {  # of blocks whose end may be left out, what ends them
     **{"tr": _tags("tr tbody tfoot"), "li": _tags("li"), "dt": _tags("dt dd"), "dd": _tags("dt dd"), "p": _BLOCKS},
 }
 _HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
+_LIST_FORM = re.compile("[a-z]+(?:-[a-z]+){1,2}|none|decimal|disc|circle|square")
 _CLASS = re.compile(r"\.([\w-]+)\s*(?:,|$)")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
@@ -464,11 +465,14 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 
 
 def _form(attributes: dict[str, str]) -> str:
-    """The form of a list's numbers by its attributes; empty: they do not say."""
-    style = re.search(
-        r"list-style(?:-type)?:[^;]*?([a-z]+-[a-z]+(?:-[a-z]+)?|none|decimal)\b", attributes.get("style", "").lower()
-    )
-    return style[1] if style else attributes.get("type", "").strip()
+    """The form of a list's numbers by its attributes, `none` for signs; empty: they do not say."""
+    form = attributes.get("type", "").strip()
+    for declaration in attributes.get("style", "").lower().split(";"):
+        name, _, value = declaration.partition(":")
+        if name.strip() in ("list-style", "list-style-type"):
+            forms = [word for word in value.replace("!", " ").split() if _LIST_FORM.fullmatch(word)]
+            form = next((word for word in forms if word != "none"), *forms[:1] or [form])
+    return "none" if form.lower() in ("disc", "circle", "square") else form
 
 
 def _classes(markup: str) -> Mapping[str, str]:
