@@ -467,11 +467,14 @@ def _call_messages(situation: Situation) -> Iterator[Message]:
 
 def input_rows(situation: Situation) -> Iterator[Message]:
     """Yield the run's input: the messages of its user."""
+    return (one for one in _rows_of_turn(situation) if one.role == "user" and one.kind == "message")
+
+
+def _rows_of_turn(situation: Situation) -> Iterator[Message]:
     for message in (*situation.pinned, *situation.rows):
-        of_this_turn = message.run_seq == situation.run_seq or (
+        if message.run_seq == situation.run_seq or (
             situation.turn_from is not None and message.seq >= situation.turn_from
-        )
-        if of_this_turn and message.role == "user" and message.kind == "message":
+        ):
             yield message
 
 
@@ -488,7 +491,7 @@ def _overestimate(certificate: Certificate) -> float:
 def _raise_irreducible(situation: Situation) -> NoReturn:
     """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
-    newest = (*input_rows(situation), *_newest_results(situation))
+    newest = _rows_of_turn(situation)  # also those of the role `system`, which are never cut
     tokens, largest = max(((situation.tokens_of(one), one.id) for one in newest), default=(0, None))
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
