@@ -275,7 +275,10 @@ def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
         return False
     if left and right and not right.unit:
         unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
-    elif order is None and right and (left or right.unit or not text[0].isdigit()):  # 2026-11-27 is more than 2026
+    elif order is None and (
+        (left and left.unit)
+        or (right and (left or right.unit or not text[0].isdigit()))  # 2026-11-27 is more than 2026
+    ):
         unlike.texts.setdefault(wanted, {})[text] = None
         return False
     if order is None:
