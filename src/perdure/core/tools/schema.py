@@ -175,10 +175,6 @@ def _is_size(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == value // 1
 
 
-def _is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
 def _is_type(value: Any) -> bool:
     kinds = value if isinstance(value, list | tuple) and value else [value]
     return all(isinstance(kind, str) and kind in TYPES for kind in kinds)
@@ -188,7 +184,10 @@ def _is_type(value: Any) -> bool:
 _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "type": (_is_type, f"there are {', '.join(TYPES)}"),
     "enum": (lambda value: isinstance(value, list | tuple) and bool(value), "give a list of values"),
-    "required": (_is_list_of_names, "give a list of names"),
+    "required": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
+        "give a list of names",
+    ),
     **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), (_is_size, "give a whole number from 0")),
     **dict.fromkeys(("minProperties", "maxProperties"), (_is_size, "give a whole number from 0")),
     **dict.fromkeys(("minimum", "maximum", "multipleOf"), (_is_number, "give a number")),

@@ -348,7 +348,8 @@ def record_speeches(
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
                 rows = tx.messages.list_by_run(run)
-                messages = [one for one in rows if _is_said(one)]
+                answers = [one for one in rows if one.role == "assistant" and one.kind == "message"]
+                messages = [one for one in answers if one.text.strip()]
                 turn = _spent(tx, turn, run, price_of)
                 run = run if run.failure is None else replace(run, failure=_in_transcript(run.failure, rows, log))
             except NotFound:
@@ -419,11 +420,6 @@ def _in_transcript(failure: Failure, rows: Sequence[Message], log: GroupLog) -> 
         if said is not None and said.message_id is not None and is_hardly_more:
             failure = replace(failure, message=failure.message.replace(row.id, said.message_id))
     return failure
-
-
-def _is_said(message: Message) -> bool:
-    """Whether the message holds something that an agent says to the others."""
-    return message.role == "assistant" and message.kind == "message" and bool(message.text.strip())
 
 
 def _spent(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:
