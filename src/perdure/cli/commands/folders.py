@@ -22,7 +22,7 @@ if for_work(__name__):
     from perdure.cli.views.view import View, fold, plural, visible
     from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
     from perdure.core.errors import InvalidInput, NotFound, StoreError
-    from perdure.core.files import AgentFile, File
+    from perdure.core.files import File
     from perdure.core.ids import FileId
     from perdure.library.folders import AsyncFolder
     from perdure.settings import Settings
@@ -135,7 +135,8 @@ async def list_files(
             except NotFound:
                 raise error from None
             for reading in await agent.files.list(limit=10_000):
-                view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
+                lines = f" · open, lines {reading.first_line}-{reading.last_line}" if reading.is_open else ""
+                view.print(visible(f"{reading.path} · {_state(reading.file)}{lines}"))
             view.hint(f"Ask about them: `{chat_command(agent)}`.")
             return
         for file in await load_all(folder.files):
@@ -250,11 +251,6 @@ def _state(file: File) -> str:
         return f"{file.status}, {100 * file.done // max(1, file.total)} %"
     pages = f", {plural(file.page_count, 'page')}" if file.page_count else ""
     return f"{plural(file.line_count, 'line')}{pages}"
-
-
-def _range(file: AgentFile) -> str:
-    """The lines of a file that an agent has open; empty if it is closed."""
-    return f" · open, lines {file.first_line}-{file.last_line}" if file.is_open else ""
 
 
 def _folder_name(path: Path) -> str:
