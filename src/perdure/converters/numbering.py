@@ -13,6 +13,8 @@ _ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l"
 _ROMAN |= {9: "ix", 5: "v", 4: "iv", 1: "i"}
 _CHINESE = re.compile("chinese|japanese|taiwanese|ideographDigital|cjk|.*-chinese-")
 
+LEVELS, STYLES_DEEP = 9, 20
+"""How many levels of a list Word has, and how many styles one may rest on here."""
 LABEL_CHARS = 100
 """The longest number of a paragraph, with the text around it."""
 
@@ -72,7 +74,8 @@ class Numbering:
             if (style := self._styles.get(_value(abstract.get(name), "numStyleLink"))) is not None:
                 name = _value(nums.get(_value(style, "pPr numPr numId")), "abstractNumId")
             own = num.findall("{*}lvlOverride")
-            levels = dict(map(_with_place, [*abstract.get(name, ()), *(one for all_of in own for one in all_of)]))
+            found = map(_with_place, [*abstract.get(name, ()), *(one for all_of in own for one in all_of)])
+            levels = {at: level for at, level in found if at in range(LEVELS)}
             starts = {at: _whole(one, "startOverride", -1) for at, one in map(_with_place, own)}
             self.lists[number] = (name, levels, starts)
             self._of_styles |= {(number, _value(level, "pStyle")): at for at, level in levels.items()}
@@ -100,9 +103,10 @@ class Numbering:
     def _place(self, properties: ElementTree.Element | None) -> tuple[str, int]:
         """The list and the level of a paragraph, by itself or by its style; an empty name: it is in none."""
         number, level = _value(properties, "numPr numId"), _whole(properties, "numPr ilvl", -1)
-        style, seen = _value(properties, "pStyle"), set[str]()
-        while not number and style in self._styles and style not in seen:
-            seen.add(style)
+        style = _value(properties, "pStyle")
+        for _ in range(STYLES_DEEP):
+            if number or style not in self._styles:
+                break
             number = _value(self._styles[style], "pPr numPr numId")
             if number and level < 0:
                 level = self._of_styles.get((number, style), _whole(self._styles[style], "pPr numPr ilvl", 0))
