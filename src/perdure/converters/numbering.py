@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # around a mark: Unicode has no characters there
 _MARK = re.compile(f"(<li>)?{_BEGIN}([^{_BEGIN}{_END}]*){_END}")
 _ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x"}
 _ROMAN |= {9: "ix", 5: "v", 4: "iv", 1: "i"}
+_LIST_FORM = re.compile("[a-z]+(?:-[a-z]+){1,2}|none|decimal|disc|circle|square")
 _CHINESE = re.compile("chinese|japanese|taiwanese|ideographDigital|cjk|.*-chinese-")
 
 LEVELS, STYLES_DEEP = 9, 20
@@ -44,6 +45,17 @@ def number_text(number: int, form: str) -> str:
         tens, ones = ("零一二三四五六七八九"[digit] for digit in divmod(number, 10))
         return f"{tens if number >= 20 else ''}{'十' if number >= 10 else ''}{ones}".removesuffix("零")
     return f"{number:02}" if form in ("decimalZero", "decimal-leading-zero") else str(number)
+
+
+def list_form(attributes: Mapping[str, str]) -> str:
+    """The form of a list's numbers by its attributes, `none` for signs; empty: they do not say."""
+    form = attributes.get("type", "").strip()
+    for declaration in attributes.get("style", "").lower().split(";"):
+        name, _, value = declaration.partition(":")
+        if name.strip() in ("list-style", "list-style-type"):
+            forms = [word for word in value.replace("!", " ").split() if _LIST_FORM.fullmatch(word)]
+            form = next((word for word in forms if word != "none"), *forms[:1] or [form])
+    return "none" if form.lower() in ("disc", "circle", "square") else form
 
 
 def with_numbers(markup: str) -> str:

@@ -471,11 +471,9 @@ def input_rows(situation: Situation) -> Iterator[Message]:
 
 
 def _rows_of_turn(situation: Situation) -> Iterator[Message]:
-    for message in (*situation.pinned, *situation.rows):
-        if message.run_seq == situation.run_seq or (
-            situation.turn_from is not None and message.seq >= situation.turn_from
-        ):
-            yield message
+    first, run = situation.turn_from, situation.run_seq
+    rows = (*situation.pinned, *situation.rows)
+    return (one for one in rows if one.run_seq == run or (first is not None and one.seq >= first))
 
 
 def messages_of(group: Sequence[Atom]) -> list[Message]:
@@ -491,8 +489,7 @@ def _overestimate(certificate: Certificate) -> float:
 def _raise_irreducible(situation: Situation) -> NoReturn:
     """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
-    newest = _rows_of_turn(situation)  # also those of the role `system`, which are never cut
-    tokens, largest = max(((situation.tokens_of(one), one.id) for one in newest), default=(0, None))
+    tokens, largest = max(((situation.tokens_of(one), one.id) for one in _rows_of_turn(situation)), default=(0, None))
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},

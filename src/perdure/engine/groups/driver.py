@@ -348,7 +348,8 @@ def record_speeches(
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
                 rows = tx.messages.list_by_run(run)
-                messages = [one for one in rows if (one.role, one.kind) == ("assistant", "message") and one.text.strip()]
+                answers = [one for one in rows if one.role == "assistant" and one.kind == "message"]
+                messages = [one for one in answers if one.text.strip()]
                 turn = _spent(tx, turn, run, price_of)
                 run = run if run.failure is None else replace(run, failure=_in_transcript(run.failure, rows, log))
             except NotFound:
