@@ -50,6 +50,14 @@ def found(values: list[object], where: str) -> tuple[list[object], str]:
         ([1000.0, 999], "x=1e3", [1000.0]),
         (["2026-11-27", "2025-01-01"], "x>2026", ["2026-11-27"]),
         (["b", "d"], "x>c", ["d"]),
+        (["$900", "$1.2k", "$3M", "$1.5 million", "$2bn"], "x>$1k", ["$1.2k", "$3M", "$1.5 million", "$2bn"]),
+        (["¥1.2万", "¥900"], "x>¥1千", ["¥1.2万"]),
+        (["90ms", "00:02:05", "1:00:00.5", "45s"], "x>1min", ["00:02:05", "1:00:00.5"]),
+        (["PT5M", "PT1H30M", "P1DT2H", "PT0.5S", "7min"], "x>PT6M", ["PT1H30M", "P1DT2H", "7min"]),
+        (["1:30", "0:45", "10:00"], "x>1:00", ["1:30", "10:00"]),
+        (["10:00:00", "09:15:00"], "x>09:30", ["10:00:00"]),
+        (["3 months", "2 years", "400 days"], "x<1 year", ["3 months"]),
+        (["3 gigabytes", "200 megabytes", "1PiB"], "x>1GB", ["3 gigabytes", "1PiB"]),
     ],
 )
 def test_quantities_are_compared_by_their_units(values: list[object], where: str, shown: list[object]) -> None:
@@ -68,6 +76,9 @@ def test_quantities_are_compared_by_their_units(values: list[object], where: str
         (["45ms", "120ms"], "x>50", ["120ms"], ""),
         (["45s", "1ms", "-"], "x>5", ["45s"], "[where '5' is wanted, '-' were left out: they have another unit"),
         (["45s", "-"], "x>5s and x>1MB", [], "[where '1MB' is wanted, '45s' were left out: they have another unit"),
+        (["90ms", "2 s"], "x>1..", [], "[where '1..' is wanted, '90ms', '2 s' were left out: they have another unit"),
+        (["45s", "90ms"], "x>soon", [], "[where 'soon' is wanted, '45s', '90ms' were left out: they have another unit"),
+        (["90s", "1:30"], "x>1:00", ["1:30"], "[where '1:00' is wanted, '90s' were left out: they have another unit"),
         (["45s"], "x>2MB", [], "[where '2MB' is wanted, '45s' were left out: they have another unit"),
     ],
 )

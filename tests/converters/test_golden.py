@@ -45,6 +45,12 @@ PAGES = {
     "roman numerals": ("<ol type=i start=3><li>a<li>b<ol type=I><li>c</ol></ol>", "iii. a\niv. b\n  I. c"),
     "letters by style": ("<ol style='list-style: inside lower-alpha'><li>a</ol>", "a. a"),
     "an item of another form": ("<ol><li>a<li type=a>b</ol>", "1. a\nb. b"),
+    "a list with signs by type": ("<ol type=disc><li>a<li>b</ol>", "- a\n- b"),
+    "a list with signs by style": ("<ol style='list-style:square outside'><li>a</ol>", "- a"),
+    "the last style of a list": (
+        "<ol style='list-style-type:lower-roman; list-style: url(lower-greek.png) upper-alpha !important'><li>a</ol>",
+        "A. a",
+    ),
     "a list whose numbers are not shown": ("<ol style='list-style-type:none'><li>a<li>b</ol>", "- a\n- b"),
     "a zero among letters": ("<ol type=a start=0><li>a<li>b</ol>", "0. a\na. b"),
     "letters that count down": ("<ol type=a reversed><li>a<li>b<li>c</ol>", "c. a\nb. b\na. c"),

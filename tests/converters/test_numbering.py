@@ -11,6 +11,7 @@ import pytest
 from perdure.converters.docx import docx_document
 from perdure.converters.limits import Limits
 from perdure.converters.numbering import number_text
+from tests.support.hostile import growth
 from tests.support.office_files import docx_of
 
 NAMES = "http://schemas.openxmlformats.org"
@@ -62,6 +63,7 @@ STYLE = (
     '<w:style w:type="paragraph" w:styleId="{}"><w:name w:val="{}"/>'
     '<w:pPr><w:numPr>{}<w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
 )
+STYLE_ON = '<w:style w:type="paragraph" w:styleId="{0}"><w:name w:val="{0}"/><w:basedOn w:val="{1}"/></w:style>'
 DOCUMENTS = {
     "one that starts at 4": (lists(level(start=4)), p("a") + p("b"), "4. a\n5. b"),
     "one that starts at 0": (lists(level(start=0)), p("a") + p("b"), "0. a\n1. b"),
@@ -184,3 +186,17 @@ def test_a_list_may_be_defined_by_a_style() -> None:
 )
 def test_a_number_has_the_form_of_its_list(number: int, form: str, text: str) -> None:
     assert number_text(number, form) == text
+
+
+@pytest.mark.parametrize("kind", ["styles", "levels"])
+def test_a_hostile_document_takes_time_in_proportion_to_its_parts(kind: str) -> None:
+    """Each paragraph has a style that rests on all the others, or a level of its own."""
+
+    def read(text: str) -> object:
+        count = range(len(text))
+        if kind == "levels":
+            return text_of(lists(*map(level, count)), "".join(p("a", at=at) for at in count))
+        rests = "".join(STYLE_ON.format(f"S{at}", f"S{at + 1}") for at in count)
+        return text_of(lists(level()), "".join(p("a", "", style="S0") for _ in count), rests)
+
+    assert growth(read, lambda size: "x" * size, (100, 400), factor=7, floor_s=0.1) is None

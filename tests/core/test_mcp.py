@@ -200,7 +200,16 @@ async def test_a_sealed_server_opens_in_its_own_place_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "secret", ["?key=K123", "#key=abc1", ";key=abc1", "s3cr3tKEY12345678/mcp", "s3cr3tKEY12345678/mcp?a=1", "?a#b"]
+    "secret",
+    [
+        *("?key=K123", "#key=abc1", ";key=abc1", "s3cr3tKEY12345678/mcp", "s3cr3tKEY12345678/mcp?a=1", "?a#b"),
+        *(
+            "bot110201543:AAHdqTcvCH1vGWJxf/send",
+            "aB3-xY_z-qP9_rT-kL0s-Vw",
+            "qWeRtYuIoPaSdFgHjKlZ",
+            "%61bcdefghij123456789",
+        ),
+    ],
 )
 def test_what_may_hold_a_key_in_an_address_is_hidden_and_comes_back(secret: str) -> None:
     """A query, what stands behind `#` or `;`, and a part of the path that looks like a key, with all behind it."""
@@ -209,4 +218,5 @@ def test_what_may_hold_a_key_in_an_address_is_hidden_and_comes_back(secret: str)
     assert base in ("https://a.example/api/" + HIDDEN_QUERY, "https://a.example/api" + HIDDEN_QUERY)
     assert hide_secret(base) == (base, "")
     assert with_secret(base, hidden) == url
-    assert hide_secret("https://a.example:8080/sse/v1") == ("https://a.example:8080/sse/v1", "")
+    for plain in ("https://a.example:8080/sse/v1", "https://a.example/My-Readable-Title-Of-A-Page/gpt-4o-2024-08-06"):
+        assert hide_secret(plain) == (plain, "")

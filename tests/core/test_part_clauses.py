@@ -34,6 +34,18 @@ def test_a_word_that_may_have_begun_before_the_part_is_left_out() -> None:
     assert part_clauses("ind") == (Clause(("ind",), prefix=True),)
 
 
+def test_the_beginning_of_a_last_word_may_be_short() -> None:
+    """The words before it find the text."""
+    for text, part in (
+        ("room 12", "room 1"),
+        ("send an e-mail", "an e-m"),
+        ("pi is 3.14159", "pi is 3.14"),
+        ("l'été d'Anna", "l'été d'An"),
+        ("用Python写代码 and more", "用Python写代码 an"),
+    ):
+        assert part_clauses(part) and all(holds(text, clause) for clause in part_clauses(part))
+
+
 def test_too_many_words_begin_with_one_or_two_letters() -> None:
     """The index would read all of them: it finds the whole word."""
     assert part_clauses("to") == (Clause(("to",)),)

@@ -148,6 +148,7 @@ READERS: dict[str, Read] = {
     "envelope in words": envelope_in_words,
     "cut of a result": lambda text: cut_result(text, 1_000, None),
     "HTML": html_to_markdown,
+    "style of a list": lambda text: html_to_markdown(f"<ol style='list-style:{text}'><li>x"),
     "JSON in lines": json_in_lines,
     "CSV": csv_to_markdown,
     "charset": lambda text: decode_bytes(text.encode()),

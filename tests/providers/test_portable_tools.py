@@ -91,6 +91,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "a list of nothing": {"type": "object", "properties": {"a": {"type": "array", "items": False}}},
     "a tuple of anything": {"type": "object", "properties": {"a": {"type": "array", "prefixItems": [True, False]}}},
+    "a name without letters": {"type": "object", "properties": {"": TEXT, "_1": TEXT}, "required": [""]},
+    "bounds of an older draft": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "exclusiveMinimum": True, "minimum": 0},
+            "b": {"type": "integer", "maximum": 9, "exclusiveMaximum": False},
+        },
+    },
     "a discriminator": {
         "type": "object",
         "properties": {
@@ -116,6 +124,8 @@ def refusals(schema: Any, path: str = "") -> Iterator[str]:
     kinds = kind if isinstance(kind, list) else [kind]
     if "prefixItems" in schema or ("array" in kinds and not isinstance(schema.get("items"), Mapping)):
         yield f"{path}: a list without items"
+    if any(isinstance(schema.get(key), bool) for key in ("exclusiveMinimum", "exclusiveMaximum")):
+        yield f"{path}: a bound that is no number"
     for name, part in schema.get("properties", {}).items():
         if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
             yield f"{path}.{name}: name"
@@ -213,7 +223,7 @@ def test_any_schema_is_refused_or_portable(schema: Any, kind: Any) -> None:
 
 BEYOND_THE_DRAFT = {
     *("all of anything", "any of anything", "references into what moves", "an older tuple"),
-    *("a reference elsewhere", "a reference to an anchor", "a discriminator"),
+    *("a reference elsewhere", "a reference to an anchor", "a discriminator", "bounds of an older draft"),
 }
 
 

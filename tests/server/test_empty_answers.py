@@ -87,6 +87,9 @@ MEANT: list[tuple[Any, str]] = [
     ([1, 2], "[1, 2]"),
     ({"text": "Hi.", "mood": 1}, "Hi."),
     ({"answer": [1]}, '{"answer": [1]}'),
+    ({"role": "assistant", "content": [{"type": "text", "text": "Hello."}]}, "Hello."),
+    ({"message": {"text": "Bye."}}, "Bye."),
+    ([["Deep."]], "Deep."),
 ]
 
 
@@ -112,7 +115,11 @@ async def test_what_is_no_text_is_said_as_one(given: Any, words: str, agent_type
 
 
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
-@pytest.mark.parametrize("given", [None, "", " \n", [], {}, [""]])
+@pytest.mark.parametrize(
+    "given",
+    [None, "", " \n", [], {}, [""], {"text": ""}, [[]], json.loads("[" * 700 + "1" + "]" * 700)],
+    ids=lambda given: str(given)[:20],
+)
 async def test_a_message_that_says_nothing_is_refused(given: Any, agent_type: str) -> None:
     """The model is told so and may say something."""
     async with routed(calls("send_message", message=given), calls("send_message", message="hi")) as server:

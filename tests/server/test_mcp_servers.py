@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from letta_client.types import StreamableHTTPMcpServer
 
+from perdure.testing import calls, says
 from tests.server.routed import Routed, new_agent, routed
 from tests.support import mcp_raw_server
 from tests.toolbox.mcp.servers import COMMAND, Running, running
@@ -69,6 +70,30 @@ async def test_a_tool_has_its_servers_name_at_every_door(web: Running) -> None:
     assert [rule["tool_name"] for rule in rules if rule["type"] == "requires_approval"] == ["web__add"]
     assert [sorted(tool["name"] for tool in tools) for tools in both] == [["add", "web__add"]] * 2
     assert own["id"] in {tool["id"] for tool in both[0]}
+
+
+async def test_rules_hold_for_a_tool_under_its_servers_name(web: Running) -> None:
+    """Given with the tool or later, in each field that names one; contradictions are found between both names."""
+    after_add = {"type": "constrain_child_tools", "tool_name": "add", "children": ["look", "send_message"]}
+    by_output = {"type": "conditional", "tool_name": "look", "child_output_mapping": {"add": "add"}}
+    async with routed(calls("web__add", a=2, b=3), says("unasked")) as server:
+        await registered(server, web)
+        rules = [{"type": "exit_loop", "tool_name": "add"}]
+        agent = await new_agent(server, tools=["add", "web__look", "send_message"], tool_rules=rules)
+        path = f"/v1/agents/{agent['id']}"
+        answer = await server.post(f"{path}/messages", {"messages": [{"role": "user", "content": "go"}]})
+        changed = (await server.patch(path, {"tool_rules": [after_add, by_output]}))["tool_rules"]
+        both = [*rules, {"type": "continue_loop", "tool_name": "web__add"}]
+        refused = await server.http.patch(path, json={"tool_rules": both})
+        missing = await server.library.services.agents.list_missing_tools(agent["id"])
+
+    assert (agent["tool_rules"][0]["tool_name"], answer["stop_reason"]["stop_reason"]) == ("web__add", "tool_rule")
+    assert [rule["tool_name"] for rule in changed] == ["web__add", "web__look"]
+    assert (changed[0]["children"], changed[1]["child_output_mapping"]) == (
+        ["web__look", "send_message"],
+        {"add": "web__add"},
+    )
+    assert (refused.status_code, missing) == (422, [])
 
 
 async def test_a_server_is_registered_called_and_removed_by_the_official_client(web: Running) -> None:

@@ -451,14 +451,17 @@ async def test_a_constant_otid_does_not_bring_back_an_old_answer(tmp_path: Path)
     assert answers == ["one", "two", "two", "three"]
 
 
-async def test_a_message_larger_than_the_window_is_named() -> None:
+@pytest.mark.parametrize("role", ["user", "system"])
+async def test_a_message_larger_than_the_window_is_named(role: str) -> None:
     """An error of the wire says which one, streamed or not; the next message is answered."""
     async with routed(says("fine")) as server:
         agent = await new_agent(server, context_window_limit=8_000)
-        path, long = f"/v1/agents/{agent['id']}/messages", {"input": "lorem ipsum " * 20_000}
+        path = f"/v1/agents/{agent['id']}/messages"
+        long = {"messages": [{"role": role, "content": "lorem ipsum " * 20_000}]}
         refused = await server.http.post(path, json=long)
         streamed = await server.http.post(path, json=long | {"streaming": True})
-        sent = [one["id"] for one in await history(server.http, agent["id"]) if one["message_type"] == "user_message"]
+        kind, (prompt, *_) = f"{role}_message", (listed := await history(server.http, agent["id"]))
+        sent = [one["id"] for one in listed if one["message_type"] == kind and one is not prompt]
         answered = await server.post(path, {"input": "hi"})
 
     error = refused.json()["error"]

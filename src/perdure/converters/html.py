@@ -16,7 +16,7 @@ from html.parser import HTMLParser
 from perdure.converters.charset import decode
 from perdure.converters.limits import Limits
 from perdure.converters.mathml import Formula
-from perdure.converters.numbering import number_text, whole_number
+from perdure.converters.numbering import list_form, number_text, whole_number
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 from perdure.core.text.markup import strip_unreadable
@@ -359,7 +359,7 @@ class _Page(HTMLParser):
     def _list(self, attributes: dict[str, str]) -> _List:
         """A list with numbers, as its attributes count them."""
         start = whole_number(attributes.get("start"))
-        form = _form(attributes) or "1"
+        form = list_form(attributes) or "1"
         if "reversed" not in attributes:
             return _List(1 if start is None else start, 1, form)
         # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
@@ -371,7 +371,7 @@ class _Page(HTMLParser):
         number, self._item = whole_number(attributes.get("value")), "- "
         if self._lists and (inner := self._lists[-1]).number is not None:
             inner.number = inner.number if number is None else number
-            form = _form(attributes) or inner.form
+            form = list_form(attributes) or inner.form
             shown = (
                 f"{OPEN}{inner.number}:{form}{CLOSE}"
                 if inner.first_block is not None
@@ -461,14 +461,6 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
                 row += [""] * (at - len(row)) + [spanned[at][1]]
         rows.append(row)
     return rows
-
-
-def _form(attributes: dict[str, str]) -> str:
-    """The form of a list's numbers by its attributes; empty: they do not say."""
-    style = re.search(
-        r"list-style(?:-type)?:[^;]*?([a-z]+-[a-z]+(?:-[a-z]+)?|none|decimal)\b", attributes.get("style", "").lower()
-    )
-    return style[1] if style else attributes.get("type", "").strip()
 
 
 def _classes(markup: str) -> Mapping[str, str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # around a mark: Unicode has no characters there
 _MARK = re.compile(f"(<li>)?{_BEGIN}([^{_BEGIN}{_END}]*){_END}")
 _ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x"}
 _ROMAN |= {9: "ix", 5: "v", 4: "iv", 1: "i"}
+_LIST_FORM = re.compile("[a-z]+(?:-[a-z]+){1,2}|none|decimal|disc|circle|square")
 _CHINESE = re.compile("chinese|japanese|taiwanese|ideographDigital|cjk|.*-chinese-")
 
+LEVELS, STYLES_DEEP = 9, 20
+"""How many levels of a list Word has, and how many styles one may rest on here."""
 LABEL_CHARS = 100
 """The longest number of a paragraph, with the text around it."""
 
@@ -44,6 +47,17 @@ def number_text(number: int, form: str) -> str:
     return f"{number:02}" if form in ("decimalZero", "decimal-leading-zero") else str(number)
 
 
+def list_form(attributes: Mapping[str, str]) -> str:
+    """The form of a list's numbers by its attributes, `none` for signs; empty: they do not say."""
+    form = attributes.get("type", "").strip()
+    for declaration in attributes.get("style", "").lower().split(";"):
+        name, _, value = declaration.partition(":")
+        if name.strip() in ("list-style", "list-style-type"):
+            forms = [word for word in value.replace("!", " ").split() if _LIST_FORM.fullmatch(word)]
+            form = next((word for word in forms if word != "none"), *forms[:1] or [form])
+    return "none" if form.lower() in ("disc", "circle", "square") else form
+
+
 def with_numbers(markup: str) -> str:
     """HTML with each mark of a paragraph as the number of its item, or as text if it is in no list."""
     return _MARK.sub(
@@ -72,7 +86,8 @@ class Numbering:
             if (style := self._styles.get(_value(abstract.get(name), "numStyleLink"))) is not None:
                 name = _value(nums.get(_value(style, "pPr numPr numId")), "abstractNumId")
             own = num.findall("{*}lvlOverride")
-            levels = dict(map(_with_place, [*abstract.get(name, ()), *(one for all_of in own for one in all_of)]))
+            found = map(_with_place, [*abstract.get(name, ()), *(one for all_of in own for one in all_of)])
+            levels = {at: level for at, level in found if at in range(LEVELS)}
             starts = {at: _whole(one, "startOverride", -1) for at, one in map(_with_place, own)}
             self.lists[number] = (name, levels, starts)
             self._of_styles |= {(number, _value(level, "pStyle")): at for at, level in levels.items()}
@@ -100,9 +115,10 @@ class Numbering:
     def _place(self, properties: ElementTree.Element | None) -> tuple[str, int]:
         """The list and the level of a paragraph, by itself or by its style; an empty name: it is in none."""
         number, level = _value(properties, "numPr numId"), _whole(properties, "numPr ilvl", -1)
-        style, seen = _value(properties, "pStyle"), set[str]()
-        while not number and style in self._styles and style not in seen:
-            seen.add(style)
+        style = _value(properties, "pStyle")
+        for _ in range(STYLES_DEEP):
+            if number or style not in self._styles:
+                break
             number = _value(self._styles[style], "pPr numPr numId")
             if number and level < 0:
                 level = self._of_styles.get((number, style), _whole(self._styles[style], "pPr numPr ilvl", 0))

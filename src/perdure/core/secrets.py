@@ -97,8 +97,11 @@ class NoCipher:
 
 
 HIDDEN_QUERY = "?***"
+# A part of the path looks like a key with 16 letters and digits in a row, or with 20 in both cases, also with `-` and
+# `_` among them if there are digits.
 _SECRET_PART = re.compile(
-    r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
+    r"[?#;]|/(?=P*[A-Za-z])(?:(?=P*\d)P*(?:[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
+    r"|(?=P*[A-Z])(?=P*[a-z])P*(?:[A-Za-z]{20}|(?=P*\d)P*[\w-]{20}))".replace("P", "[^/?#;]")
 )
 
 

@@ -167,15 +167,10 @@ def heading(message: Message, zone: tzinfo) -> str:
     """Return the heading of a message: `msg-17, tool, 2026-11-20 10:00, result of look`."""
     about = [message_handle(message.seq), message.role, _date(message.occurred_at, zone)]
     if results := message.results:
-        about.append(f"result of {', '.join(_name(part.name) for part in results[:3])}")
+        about.append(f"result of {', '.join(' '.join(part.name.split())[:NAME_CHARS] for part in results[:3])}")
         if any(part.status == "error" for part in results):
             about.append("error")
     return ", ".join(about)
-
-
-def _name(name: str) -> str:
-    """Return a tool's name on one line, cut."""
-    return " ".join(name.split())[:NAME_CHARS]
 
 
 def _date(moment: datetime, zone: tzinfo) -> str:

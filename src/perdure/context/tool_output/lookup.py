@@ -221,7 +221,11 @@ def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) 
         if follows_or:
             tests.append([])
         tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
-    return [row for row in rows if any(all(_holds(row[1], *test, unlike) for test in one) for one in tests)]
+
+    def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
+        return any(_compare(value, sign, wanted, unlike) for path, value in _leaves(row, "") if is_named(path))
+
+    return [row for row in rows if any(all(holds(row[1], *test) for test in one) for one in tests)]
 
 
 def _conditions(text: str) -> Iterator[tuple[str, bool]]:
@@ -241,10 +245,6 @@ def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
         if any(f".{fold(path)}".endswith(end) for path in names):
             return lambda path: f".{fold(path)}".endswith(end)
     raise ToolError(f"where: there is no {name[:60]!r}; there is {', '.join(names)[:300] or 'nothing'}")
-
-
-def _holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str, unlike: _Unlike) -> bool:
-    return any(_compare(value, sign, wanted, unlike) for path, value in _leaves(row, "") if is_named(path))
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -275,7 +275,10 @@ def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
         return False
     if left and right and not right.unit:
         unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
-    elif order is None and right and (left or right.unit or not text[0].isdigit()):  # 2026-11-27 is more than 2026
+    elif order is None and (
+        (left and left.unit)
+        or (right and (left or right.unit or not text[0].isdigit()))  # 2026-11-27 is more than 2026
+    ):
         unlike.texts.setdefault(wanted, {})[text] = None
         return False
     if order is None:

@@ -1,4 +1,4 @@
-"""Numbers with a unit, such as `100ms`, `1.5 GB`, `2h30m`, `$1,234` and `45 %`, and which of two is more."""
+"""Numbers with a unit, such as `100ms`, `1.5 GB`, `2h30m`, `$1.2k` and `45 %`, and which of two is more."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.context.tool_output.interest import plain_number
 
 _TABLE = tomllib.loads(Path(__file__).with_name("units.toml").read_text(encoding="utf-8"))
+_LARGE = _TABLE.pop("large")
 # Unit -> kind -> how much it is.
 _UNITS = {
     unit: {kind: Decimal(of[unit]) for kind, of in _TABLE.items() if unit in of}
@@ -24,6 +25,11 @@ _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<before>[$€£¥₹₩₽]|[A-Z]{3})? ?(?P<number>[+-]?\d[\d.,\u00a0 ]*(?:[eE][+-]?\d{1,3})?)"
     r"(?P<unit>[$€£¥₹₩₽%‰°]?[^\W\d_]{0,12}(?:/[^\W\d_]{1,8})?)"
 )
+_CLOCK = re.compile(
+    r"(?P<h>\d{1,9}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:\.\d{1,9})?))?"
+    r"|P(?=T?\d)(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?"
+)
+_SECONDS = (3600, 60, 1, 86400, 3600, 60, 1)
 _PARTS = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?([^\W\d_]{1,7}),? ?")
 MOST_CHARS = 80
 """A longer text is no quantity."""
@@ -59,13 +65,18 @@ def parse_quantity(text: str) -> Quantity | None:
     text = text.strip().replace("−", "-")
     if len(text) > MOST_CHARS:
         return None
+    if clock := _CLOCK.fullmatch(text):
+        total = sum(Decimal(number or 0) * each for number, each in zip(clock.groups(), _SECONDS, strict=True))
+        return Quantity(Decimal(total), "h:mm" if clock["m"] and not clock["s"] else "h:mm:ss")
     parts = _PARTS.findall(text)
     if len(parts) > 1 and not _PARTS.sub("", text) and all("time" in _kinds(unit) for _, unit in parts):
         return Quantity(sum((Decimal(number) * _kinds(unit)["time"] for number, unit in parts), Decimal()), "s")
-    if (found := _QUANTITY.fullmatch(text)) is None or (found["before"] and found["unit"]):
+    if (found := _QUANTITY.fullmatch(text)) is None:
         return None
     number = plain_number(found["sign"] + found["number"].strip())
-    return None if number is None else Quantity(Decimal(number), found["before"] or found["unit"])
+    factor = _LARGE.get(found["unit"].lower()) if found["before"] and found["unit"] else 1
+    unit = found["before"] or found["unit"]
+    return None if number is None or factor is None else Quantity(Decimal(number) * Decimal(factor), unit)
 
 
 def _kinds(unit: str) -> Mapping[str, Decimal]:

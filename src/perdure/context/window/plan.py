@@ -467,12 +467,13 @@ def _call_messages(situation: Situation) -> Iterator[Message]:
 
 def input_rows(situation: Situation) -> Iterator[Message]:
     """Yield the run's input: the messages of its user."""
-    for message in (*situation.pinned, *situation.rows):
-        of_this_turn = message.run_seq == situation.run_seq or (
-            situation.turn_from is not None and message.seq >= situation.turn_from
-        )
-        if of_this_turn and message.role == "user" and message.kind == "message":
-            yield message
+    return (one for one in _rows_of_turn(situation) if one.role == "user" and one.kind == "message")
+
+
+def _rows_of_turn(situation: Situation) -> Iterator[Message]:
+    first, run = situation.turn_from, situation.run_seq
+    rows = (*situation.pinned, *situation.rows)
+    return (one for one in rows if one.run_seq == run or (first is not None and one.seq >= first))
 
 
 def messages_of(group: Sequence[Atom]) -> list[Message]:
@@ -488,8 +489,7 @@ def _overestimate(certificate: Certificate) -> float:
 def _raise_irreducible(situation: Situation) -> NoReturn:
     """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
-    newest = (*input_rows(situation), *_newest_results(situation))
-    tokens, largest = max(((situation.tokens_of(one), one.id) for one in newest), default=(0, None))
+    tokens, largest = max(((situation.tokens_of(one), one.id) for one in _rows_of_turn(situation)), default=(0, None))
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},

@@ -191,17 +191,20 @@ def part_clauses(text: str) -> tuple[Clause, ...]:
     """What each text holds that has this one as a part which begins where a word begins; nothing without words.
 
     A word that may go on behind the part is looked for by its beginning, if that has three letters, for too many words
-    begin with fewer. One that may have begun before the part says nothing if there are others.
+    begin with fewer: it says nothing if there are others, like one that may have begun before the part.
     """
     found = list(_tokens(text[:MAX_QUERY_CHARS]))
     clauses: dict[Clause, None] = {}
     for place, (kind, tokens) in enumerate(found):
+        may_go_on = kind == "word" and place == len(found) - 1
         if kind == "run":
             clauses[_run_clause(tokens)] = None
-        elif kind == "word" and place == len(found) - 1:
-            clauses[Clause((tokens[1],), prefix=True) if len(tokens[1]) > 2 else Clause((tokens[0],))] = None
-        elif kind == "symbol" or place:
+        elif may_go_on and len(tokens[1]) > 2:
+            clauses[Clause((tokens[1],), prefix=True)] = None
+        elif kind == "symbol" or (place and not may_go_on):
             clauses[Clause((tokens[0],))] = None
+    if found and not clauses:
+        clauses[Clause((found[0][1][0],))] = None
     return tuple(clauses)[-MAX_CLAUSES:]
 
 

@@ -106,19 +106,19 @@ def with_words(arguments: str, name: str) -> str:
     """The arguments, with the one of this name as a text if it was given as another value that surely means one: a
     number, texts in a list, the text of an object, any other value as JSON."""
     rest, taken = split_arguments(arguments, (name,))
-    if not taken or isinstance(taken[name], str | None) or not (words := _words(taken[name])):
-        return arguments
-    return json.dumps({name: words, **json.loads(rest)}, ensure_ascii=False)
+    try:
+        words = "" if not taken or isinstance(taken[name], str | None) else _words(taken[name])
+    except RecursionError:  # it nests too deep to say anything
+        words = ""
+    return json.dumps({name: words, **json.loads(rest)}, ensure_ascii=False) if words else arguments
 
 
 def _words(value: Any) -> str:
     if isinstance(value, str) or not (value or value in (0, False)):
         return value or ""
-    if isinstance(value, dict):
-        return next((one for key in ("text", "content", "message") if isinstance(one := value.get(key), str)), "") or (
-            json.dumps(value, ensure_ascii=False)
-        )
-    if isinstance(value, list) and all(isinstance(one, str | dict | None) for one in value):
+    if isinstance(value, dict) and (said := [value[key] for key in ("text", "content", "message") if key in value]):
+        return next(filter(None, map(_words, said)), "")
+    if isinstance(value, list) and all(isinstance(one, str | dict | list | None) for one in value):
         return "\n".join(filter(None, map(_words, value)))
     return json.dumps(value, ensure_ascii=False)
 

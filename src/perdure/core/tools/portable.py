@@ -129,6 +129,9 @@ class _Converter:
                 shape[key]["mapping"] = {one: self._reference(to, name).get("$ref", to) for one, to in mapping.items()}
             else:
                 shape[key] = value
+        for key, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if isinstance(shape.get(key), bool) and shape.pop(key) and bound in shape:  # older drafts
+                shape[key] = shape.pop(bound)
         kinds = shape.get("type")
         is_list = "array" in (kinds if isinstance(kinds, list) else [kinds])
         if "prefixItems" in shape or (is_list and not isinstance(shape.get("items"), Mapping)):
@@ -140,7 +143,7 @@ class _Converter:
 
     def _alias(self, name: str) -> str:
         """A portable name, which nothing else in the schema has."""
-        if not _FOREIGN.search(name) and len(name) <= _NAME_CHARS_MAX:
+        if name and not _FOREIGN.search(name) and len(name) <= _NAME_CHARS_MAX:
             return name
         if name not in self.aliases:
             self.aliases[name] = self._free(_FOREIGN.sub(lambda found: f"x{ord(found[0]):x}_", name)[:50])

@@ -33,11 +33,12 @@ NAMES_SHOWN = 5
 
 
 def rules_to_settings(
-    rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
+    rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = (), names: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """Check rules and return them in stored form, with every field.
 
     Args:
+        names: name of a tool at its MCP server -> its name for the agent, which is stored.
         before: the stored rules that they replace. If only approvals differ, the other rules are not checked again, as
             an older version may have accepted them.
     Raises: ToolRulesInvalid: they can't be read, or contradict each other.
@@ -45,8 +46,16 @@ def rules_to_settings(
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Iterable):
         raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
     parsed = parse_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
+    if names:
+        parsed = parse_rules([_renamed(rule_to_dict(rule), names) for rule in parsed.rules])
     check_rules(parsed, before=parse_rules(before))
     return [rule_to_dict(rule) for rule in parsed.rules]
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: one if key in ("args", "type") else _renamed(one, names) for key, one in value.items()}
+    return [_renamed(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
 
 
 def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypedDict
 
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, GuardSettings, check_name
@@ -18,6 +19,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
+from perdure.core.tools.spec import Tool
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.agents.options import (
     CONTEXT_ENGINE,
@@ -138,7 +140,8 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
     values |= {"settings": _keep_companion({}, new.settings), "timezone": new.timezone or "UTC"}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
-    agent = tx.agents.add(_check_agent(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
+    agent = Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)
+    agent = tx.agents.add(_check_agent(tx, agent, lambda: filter(None, map(tx.tools.find, _tool_names(tx, new)))))
     check_item_limits(
         tx.limits, tags=agent.tags, description=agent.description, metadata=agent.metadata, settings=agent.settings
     )
@@ -173,7 +176,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
         values.setdefault("follows_default", False)
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
-    after = _check_agent(replace(before, **values), before=before.settings)
+    of_agent = partial(tx.tools.list_by_agent, agent_id)
+    after = _check_agent(tx, replace(before, **values), of_agent, before=before.settings)
     check_item_limits(
         tx.limits, tags=after.tags, description=after.description, metadata=after.metadata, settings=after.settings
     )
@@ -193,10 +197,13 @@ def _keep_companion(before: Mapping[str, Any], settings: Any) -> Any:
     return {**{name: value for name, value in settings.items() if name not in names}, **kept}
 
 
-def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
+def _check_agent(
+    tx: Tx, agent: Agent, of_agent: Callable[[], Iterable[Tool]], *, before: Mapping[str, Any] | None = None
+) -> Agent:
     """Return `agent` with its tool rules in stored form, after checking all its fields.
 
     Args:
+        of_agent: its tools, which its rules may name as their MCP servers do.
         before: the stored settings; names and tool rules that equal them are not checked again.
     Raises: NameInvalid, InvalidInput.
     """
@@ -237,7 +244,8 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")
     old_rules = before.get("tool_rules")
     if (new_rules := agent.settings.get("tool_rules")) is not None and new_rules != old_rules:
-        stored_rules = rules_to_settings(new_rules, before=old_rules or ())
+        names = {one.own_name: one.spec.name for one in tx.tools.with_own_names([*of_agent()]) if one.own_name}
+        stored_rules = rules_to_settings(new_rules, before=old_rules or (), names=names)
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
         agent = replace(agent, settings=settings | ({"tool_rules": stored_rules} if stored_rules else {}))
     return agent

@@ -24,6 +24,7 @@ _AGENT_FIELDS = (
     *("untrusted_writes", "bypass_session_patterns"),
 )
 """Fields that an agent has in a file and in answers."""
+_STAMPS = ("created_by_id", "last_updated_by_id")
 
 
 def write_agent_file(
@@ -46,7 +47,7 @@ def write_agent_file(
         copy: what else it has, which only Perdure reads.
     """
     blocks = [
-        {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
+        {key: value for key, value in block.items() if key not in _STAMPS} | {"id": f"block-{number}"}
         for number, block in enumerate(agent["blocks"])
     ]
     tools = [tool | {"id": f"tool-{n}", "name": tool["json_schema"]["name"]} for n, tool in enumerate(agent["tools"])]
@@ -105,10 +106,6 @@ def write_agent_file(
         "metadata": own_part(replace(copy, conversations=[first, *own])),
         "created_at": at.isoformat(),
     }
-
-
-def _without(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if name not in names}
 
 
 def _system_line(agent: Mapping[str, Any]) -> dict[str, Any]:

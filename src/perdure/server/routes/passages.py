@@ -16,7 +16,10 @@ from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdI
 
 router = APIRouter(tags=["passages"])
 
-_SEARCH = "A part of the text, in any case. Behind the first 2,000 passages it begins where a word begins."
+_SEARCH = (
+    "A part of the text, in any case. Behind the first 2,000 passages it begins where a word begins, and one or two"
+    " letters alone are a word."
+)
 SearchedText = Annotated[str | None, Query(description=_SEARCH)]
 States = Annotated[Items[PassageState] | None, Query(description="Several: any of them; without it, all.")]
 

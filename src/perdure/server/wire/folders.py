@@ -110,17 +110,14 @@ class File(
     processing_status: Literal["pending", "parsing", "embedding", "completed", "error"]
     error_message: str | None = computed(lambda state: state.file.problem or None)
     warnings: list[str] = computed(lambda state: list(state.file.warnings))
-    progress: int = computed(lambda state: _progress(state.file))
+    progress: int = computed(  # in percent
+        lambda state: 100 if state.file.status == "completed" else 100 * state.file.done // max(1, state.file.total)
+    )
     total_chunks: int | None = computed(  # once they are known
         lambda state: state.file.chunk_count if state.file.ended or state.file.status == "embedding" else None
     )
     # Without an embedder none waits: they are found by words.
     chunks_embedded: int | None = computed(lambda state: state.file.chunk_count - state.waiting)
-
-
-def _progress(file: files.File) -> int:
-    """How much of it is processed, in percent."""
-    return 100 if file.status == "completed" else 100 * file.done // max(1, file.total)
 
 
 class AgentFile(

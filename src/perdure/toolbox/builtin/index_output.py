@@ -41,20 +41,17 @@ async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str
 
 def render_result(result: SandboxResult) -> str:
     """The result as text for the model, a section for each part that is not empty."""
+    value = "" if result.value is None else result.value
     parts = [
         ("stdout", result.stdout),
         ("stderr", result.stderr),
-        ("value", "" if result.value is None else _render_value(result.value)),
+        ("value", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)),
         ("error", render_error(result)),
     ]
     sections = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
     return (
         "\n\n".join(sections) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
     )
-
-
-def _render_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def render_error(result: SandboxResult) -> str:
