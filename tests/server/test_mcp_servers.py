@@ -85,7 +85,7 @@ async def test_rules_hold_for_a_tool_under_its_servers_name(web: Running) -> Non
         changed = (await server.patch(path, {"tool_rules": [after_add, by_output]}))["tool_rules"]
         both = [*rules, {"type": "continue_loop", "tool_name": "web__add"}]
         refused = await server.http.patch(path, json={"tool_rules": both})
-        missing = await server.library.services.agents.list_missing_tools(agent["id"])
+        missing = await server.library.agent_of(agent["id"]).rules.missing()
 
     assert (agent["tool_rules"][0]["tool_name"], answer["stop_reason"]["stop_reason"]) == ("web__add", "tool_rule")
     assert [rule["tool_name"] for rule in changed] == ["web__add", "web__look"]

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sync.parts import AgentPart, Part
 

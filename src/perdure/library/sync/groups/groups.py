@@ -11,11 +11,8 @@ from perdure.core.groups.group import Group as GroupInfo
 from perdure.core.groups.group import GroupEvent, GroupKind, GroupMessage, GroupTurn
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.core.runs import IfBusy
-from perdure.domain.groups.units import GroupChanges, NewGroup
-from perdure.engine.conversations.edit import EditedPart
-from perdure.engine.run.run_request import NewMessage
-from perdure.library.checks import Page
-from perdure.library.groups.groups import AsyncGroup, AsyncGroupById, AsyncGroups, Entry, OneAgent
+from perdure.domain.groups.units import GroupChanges
+from perdure.library.groups.groups import AsyncGroup, AsyncGroupById, AsyncGroups, OneAgent
 from perdure.library.groups.replies import GroupReply
 from perdure.library.messages.sending import Picture
 from perdure.library.portal import Portal

@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from perdure.core.events import Delta, StoredEvent
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.run_request import RunRequest
 from perdure.library.messages.requests import AsyncRequests
-from perdure.library.reply import Reply
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["Requests"]
@@ -27,19 +23,3 @@ class Requests(AgentPart):
         Raises: as `prepare`; EmptyMessage, MessageTooLarge, ConversationBusy, ApprovalPending, IdempotencyMismatch.
         """
         return self._portal.run(self._inner.send_request(request))
-
-    def prepare(self, request: RunRequest) -> RunRequest:
-        """The request as the engine accepts it: a new run with its messages, pictures in place of links, the handle of
-        its model, and calls in place of the messages that hold them.
-
-        Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
-        """
-        return self._portal.run(self._inner.prepare(request))
-
-    def follow_accepted(self, accepted: Accepted) -> Iterator[StoredEvent | Delta]:
-        """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""
-        return self._portal.iterate(self._inner.follow_accepted(accepted))
-
-    def reply_to(self, accepted: Accepted) -> Reply:
-        """The outcome of the run, once it has ended. Raises: NotFound, StoreError."""
-        return self._portal.run(self._inner.reply_to(accepted))
