@@ -93,7 +93,7 @@ WORK: dict[str, Work] = {
     "model calls of a conversation": reads(lambda tx, agent: tx.steps.list_calls(agent, 0)),
     "conversations behind": reads(lambda tx, agent: tx.episodes.list_behind(limit=9)),
     "a message": send,
-    "a search": lambda perdure, agent: perdure.services.search.messages("w17", agent_id=agent, limit=10),
+    "a search": lambda perdure, agent: perdure.search.search_messages("w17", agent_id=agent, limit=10),
 }
 
 

@@ -49,13 +49,9 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 
-# Rooms that reach the store through the services of `library` only; so do the library's own classes.
+# Rooms that reach the store through the classes of `library` only.
 FRONTS = frozenset({"server", "ui", "cli", "adapters"})
-SERVICES = "library/services/"
 STORE_MODULES = ("perdure.storage",)
-STORE_TYPE = "perdure.storage.store.Store"
-"""What a program may pass to `Perdure` in place of its own store."""
-
 # What units of work are typed with; the rest of the store is seen by the composition root alone.
 TRANSACTION = frozenset({"perdure.storage.tx", "perdure.storage.store"})
 SEES_TRANSACTION = frozenset({"domain", "search", "engine", "library"})
@@ -121,8 +117,7 @@ def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
     lines = {
         line
         for line, name in imports(src, path, tree)
-        if not (room_of(src, path) == "library" and name == STORE_TYPE)
-        and any(name == module or name.startswith(f"{module}.") for module in STORE_MODULES)
+        if any(name == module or name.startswith(f"{module}.") for module in STORE_MODULES)
     }
     for node in ast.walk(tree):
         match node:
@@ -136,11 +131,11 @@ def reaches_store(src: Path, path: Path, tree: ast.Module) -> list[int]:
 
 
 def fronts_at_the_store(src: Path) -> dict[str, list[int]]:
-    """Path below the package -> lines, of the files of fronts and library that reach the store by themselves."""
+    """Path below the package -> lines, of the files of fronts that reach the store by themselves."""
     found: dict[str, list[int]] = {}
     for path, tree in modules(src):
         name, room = path.relative_to(src / PACKAGE).as_posix(), room_of(src, path)
-        if room in FRONTS or (room == "library" and not name.startswith(SERVICES)):
+        if room in FRONTS:
             found[name] = reaches_store(src, path, tree)
     return {name: lines for name, lines in found.items() if lines}
 
@@ -170,13 +165,13 @@ def test_rooms_without_a_terminal_do_not_print() -> None:
     assert prints(SRC) == []
 
 
-def test_fronts_reach_the_store_through_services() -> None:
-    """No transaction and no unit of work stands in the server, in the CLI or in the library's own classes."""
+def test_fronts_reach_the_store_through_the_library() -> None:
+    """No transaction and no unit of work stands in the server, the pages or the CLI."""
     assert fronts_at_the_store(SRC) == {}
 
 
 def test_one_place_makes_a_run_of_a_request() -> None:
-    """Outside the engine only the service of messages gives a request its run, so no two fronts differ in it."""
+    """Outside the engine only the library's requests give a request its run, so no two fronts differ in it."""
     makers = [
         path.relative_to(SRC / PACKAGE).as_posix()
         for path, tree in modules(SRC)
@@ -184,7 +179,7 @@ def test_one_place_makes_a_run_of_a_request() -> None:
         if any(name == "perdure.engine.run.run_request.with_run" for _, name in imports(SRC, path, tree))
     ]
 
-    assert makers == ["library/services/messages.py"]
+    assert makers == ["library/messages/requests.py"]
 
 
 def test_the_kernel_imports_no_feature() -> None:
@@ -320,8 +315,6 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("server/wire/blocks.py", "async def get(app): return await app.ports.store.write(print)"),
         ("cli/commands/search.py", "read = store.read"),
         ("cli/commands/cancel.py", "async def cancel(perdure): await perdure.app.runner.cancel(1)"),
-        ("library/blocks.py", "from perdure.storage.tx import Tx"),
-        ("library/agent.py", "async def get(app): return await app.store.read(print)"),
     ],
 )
 def test_a_front_at_the_store_is_seen(tmp_path: Path, path: str, text: str) -> None:
@@ -331,13 +324,13 @@ def test_a_front_at_the_store_is_seen(tmp_path: Path, path: str, text: str) -> N
     assert fronts_at_the_store(tmp_path) == {path: [1]}
 
 
-def test_fronts_on_services_pass(tmp_path: Path) -> None:
-    """A route that calls a service is in order, and so are services, files and words that are called alike."""
+def test_fronts_on_the_library_pass(tmp_path: Path) -> None:
+    """A route that calls the library is in order, and so are the library, files and words that are called alike."""
     plant(
         tmp_path,
         {
-            "library/services/blocks.py": "import perdure.storage.tx\nasync def get(app): await app.store.read(1)",
-            "server/routes/blocks.py": '"""Tx."""\nasync def get(services): return await services.blocks.get(1)',
+            "library/blocks.py": "import perdure.storage.tx\nasync def get(app): await app.store.read(1)",
+            "server/routes/blocks.py": '"""Tx."""\nasync def get(library): return await library.blocks.get(1)',
             "cli/app.py": "def load(file): return file.read()",
             "library/perdure.py": "from perdure.storage.store import Store",
         },

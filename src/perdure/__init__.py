@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ProfileEntry,
     )
     from perdure.core.files import AgentFile, File
+    from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.groups.group import (
         GroupMessage,
         GroupTurn,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.library import *
-    from perdure.library.services.groups.companions import CompanionInfo, PassEdit, PassInfo
+    from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 
 # fmt: off
 __all__ = [
@@ -114,6 +115,7 @@ _HOMES = {
         "ProfileEntry",
     ),
     "core.files": ("AgentFile", "File"),
+    "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
@@ -132,7 +134,7 @@ _HOMES = {
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
-    "library.services.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
+    "library.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

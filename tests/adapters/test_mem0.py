@@ -218,7 +218,7 @@ async def test_programs_with_a_loop_use_their_own_store() -> None:
         memory, other = AsyncMemory(perdure), AsyncMemory(perdure)
         await memory.add("I moved to Turin last year.", user_id="ada", timestamp=1_700_000_000)
         (found,) = (await other.search("Turin", filters={"user_id": "ada"}))["results"]
-        fact = (await perdure.services.facts.get(found["id"])).fact
+        fact = (await perdure.facts.get(found["id"])).fact
 
     assert fact.valid_at is None or fact.valid_at < datetime(2023, 11, 15, tzinfo=UTC)
 

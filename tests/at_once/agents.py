@@ -14,7 +14,7 @@ from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import Page
-from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.facts.episodes import NewEpisode
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -22,118 +22,121 @@ ALL = Page(1_000, ascending=True)
 HELLO = (NewMessage(parts=(Text("Hello."),)),)
 
 
-@case("agents.update")
+@case("AgentRecord.edit")
 async def agent_fields(room: Room) -> Changes:
     agent = await room.agent()
-    yield (
-        lambda one: one.agents.update(agent.id, {"description": "d"}),
-        lambda one: one.agents.update(agent.id, {"tags": ["t"]}),
-    )
-    now = (await room.services.agents.get_state(agent.id)).agent
+    yield (lambda one: agent.edit({"description": "d"}), lambda one: agent.edit({"tags": ["t"]}))
+    now = (await agent.state()).agent
     assert (now.description, list(now.tags)) == ("d", ["t"])
 
 
-@case("agents.create")
+@case("AllAgents.add")
 async def agents_of_one_name(room: Room) -> Changes:
     new = NewAgent(name=room.name("agent"), model="test/model")
     yield (
-        lambda one: one.agents.create(new, same_name="refuse"),
-        lambda one: one.agents.create(new, same_name="refuse"),
+        lambda one: one.all_agents.add(new, same_name="refuse"),
+        lambda one: one.all_agents.add(new, same_name="refuse"),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("agents.delete")
+@case("AgentRecord.delete")
 async def agent_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.agents.delete(agent.id)), (lambda one: one.agents.delete(agent.id))
+    yield (lambda one: agent.delete()), (lambda one: agent.delete())
     assert room.refused <= 1
 
 
-@case("agents.set_rules", "approvals.require")
+@case("AgentRules.set", "Approval.require_approval")
 async def rules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent(archival=True)
     yield (
-        lambda one: one.agents.set_rules(agent.id, [{"type": "continue", "tool": "archival_memory_search"}]),
-        lambda one: one.approvals.require(agent.id, "archival_memory_insert"),
+        lambda one: one.agent_of(agent.id).rules.set([{"type": "continue", "tool": "archival_memory_search"}]),
+        lambda one: agent.require_approval("archival_memory_insert"),
     )
     assert room.both or room.refused == 1
 
 
-@case("blocks.update", "blocks.update_of_agent", "blocks.append")
+@case(
+    "Blocks.update", "Blocks.edit", "AgentBlocks.change", "AgentBlocks.edit", "AgentBlocks.update", "AgentBlocks.append"
+)
 async def block_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a"))
     yield (
-        lambda one: one.blocks.update(made.id, {"description": "d"}),
-        lambda one: one.blocks.append(agent.id, "notes", "b"),
+        lambda one: one.blocks.edit(made.id, {"description": "d"}),
+        lambda one: one.agent_of(agent.id).blocks.append("notes", "b"),
     )
-    now = await room.services.blocks.get(made.id)
+    now = await room.first.blocks.get(made.id)
     assert (now.description, now.value.split()) == ("d", ["a", "b"])
     await room.at_once(
-        lambda one: one.blocks.update_of_agent(agent.id, "notes", {"limit_chars": 900}),
-        lambda one: one.blocks.update_of_agent(agent.id, "notes", {"read_only": True}),
+        lambda one: one.agent_of(agent.id).blocks.edit("notes", {"limit_chars": 900}),
+        lambda one: one.agent_of(agent.id).blocks.edit("notes", {"read_only": True}),
     )
-    now = await room.services.blocks.get(made.id)
+    now = await room.first.blocks.get(made.id)
     assert (now.limit_chars, now.read_only) == (900, True)
 
 
-@case("blocks.create", "blocks.attach")
+@case("Blocks.add", "AgentBlocks.add", "Blocks.create", "AgentBlocks.create", "AgentBlocks.attach")
 async def blocks_of_one_label(room: Room) -> Changes:
     agent = await room.agent()
-    other = await room.services.blocks.create(NewBlock(label="notes"))
+    other = await room.first.blocks.add(NewBlock(label="notes"))
     yield (
-        lambda one: one.blocks.create(NewBlock(label="notes"), agent_id=agent.id),
-        lambda one: one.blocks.attach(agent.id, other.id),
+        lambda one: one.agent_of(agent.id).blocks.add(NewBlock(label="notes")),
+        lambda one: one.agent_of(agent.id).blocks.attach(other.id),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("blocks.detach", "blocks.detach_label", "blocks.delete")
+@case("AgentBlocks.detach_block", "AgentBlocks.detach", "Blocks.delete")
 async def block_detached_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id)
-    yield (lambda one: one.blocks.detach(agent.id, made.id)), (lambda one: one.blocks.detach_label(agent.id, "notes"))
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes"))
+    yield (
+        (lambda one: one.agent_of(agent.id).blocks.detach_block(made.id)),
+        (lambda one: one.agent_of(agent.id).blocks.detach("notes")),
+    )
     assert room.refused == 1
     await room.at_once(lambda one: one.blocks.delete(made.id), lambda one: one.blocks.delete(made.id))
     assert room.refused == 1
 
 
-@case("blocks.restore", "corrections.replace_line", "corrections.undo")
+@case("AgentBlocks.restore", "AgentBlocks.replace_line", "AgentBlocks.delete_line", "Corrections.undo")
 async def block_lines(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a\nb"), agent_id=agent.id)
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a\nb"))
     yield (
-        lambda one: one.corrections.replace_line(agent.id, "notes", 1, "A"),
-        lambda one: one.corrections.replace_line(agent.id, "notes", 2, "B"),
+        lambda one: one.agent_of(agent.id).blocks.replace_line("notes", 1, "A"),
+        lambda one: one.agent_of(agent.id).blocks.replace_line("notes", 2, "B"),
     )
-    assert (await room.services.blocks.get(made.id)).value == "A\nB"
+    assert (await room.first.blocks.get(made.id)).value == "A\nB"
     await room.at_once(
-        lambda one: one.blocks.restore(agent.id, "notes", 0), lambda one: one.blocks.append(agent.id, "notes", "c")
+        lambda one: one.agent_of(agent.id).blocks.restore("notes", 0),
+        lambda one: one.agent_of(agent.id).blocks.append("notes", "c"),
     )
-    assert (await room.services.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
-    await room.at_once(lambda one: one.corrections.undo(agent.id), lambda one: one.corrections.undo(agent.id))
+    assert (await room.first.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
+    await room.at_once(lambda one: agent.undo(), lambda one: agent.undo())
 
 
-@case("sources.revert_writes")
+@case("Sources.revert_writes")
 async def writes_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
-    now = await room.services.blocks.update(made.id, {"value": "b"})
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a"))
+    now = await room.first.blocks.edit(made.id, {"value": "b"})
     writes = [f"{made.id}@{now.version}"]
     yield (
-        lambda one: one.sources.revert_writes(agent.id, writes),
-        lambda one: one.sources.revert_writes(agent.id, writes),
+        lambda one: one.agent_of(agent.id).sources.revert_writes(writes),
+        lambda one: one.agent_of(agent.id).sources.revert_writes(writes),
     )
-    assert (await room.services.blocks.get(made.id)).value in ("a", "b")
+    assert (await room.first.blocks.get(made.id)).value in ("a", "b")
 
 
-@case("conversations.create", "conversations.create_ephemeral")
+@case("Conversations.new_conversation", "Conversations.create_conversation", "Conversations.create_ephemeral")
 async def conversations_made(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.conversations.create(agent.id, {"summary": "one"}),
-        lambda one: one.conversations.create(agent.id, {"summary": "two"}),
+        lambda one: agent.create_conversation({"summary": "one"}),
+        lambda one: agent.create_conversation({"summary": "two"}),
     )
     assert len({made.conversation.seq for made in room.results}) == 2
     await room.at_once(
@@ -142,90 +145,91 @@ async def conversations_made(room: Room) -> Changes:
     )
 
 
-@case("conversations.update")
+@case("Conversations.update_conversation", "Conversations.change_conversation")
 async def conversation_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.conversations.create(agent.id)).conversation
+    made = (await agent.create_conversation()).conversation
     yield (
-        lambda one: one.conversations.update(agent.id, made.id, {"summary": "s"}),
-        lambda one: one.conversations.update(agent.id, made.id, {"archived": True}),
+        lambda one: agent.change_conversation(made.id, {"summary": "s"}),
+        lambda one: agent.change_conversation(made.id, {"archived": True}),
     )
-    now = await room.services.conversations.get(agent.id, made.id)
+    now = await agent.find_conversation(made.id)
     assert (now.summary, now.archived_at is not None) == ("s", True)
 
 
-@case("conversations.fork", "conversations.recompile", "conversations.reset", "conversations.compact")
+@case(
+    "Conversations.fork_conversation",
+    "Conversations.fork_state",
+    "Conversations.recompile",
+    "Conversations.reset",
+    "Conversations.compact",
+    "Conversations.compact_view",
+)
 async def conversation_reset_and_forked(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
-    yield (lambda one: one.conversations.reset(agent.id), lambda one: one.conversations.fork(agent.id, None))
-    await room.at_once(
-        lambda one: one.conversations.recompile(agent.id, None), lambda one: one.conversations.compact(agent.id, None)
-    )
+    yield (lambda one: agent.reset(), lambda one: agent.fork_state(None))
+    await room.at_once(lambda one: agent.recompile(), lambda one: agent.compact_view(None))
 
 
-@case("conversations.delete")
+@case("Conversations.delete_conversation")
 async def conversation_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.conversations.create(agent.id)).conversation
-    yield (
-        lambda one: one.conversations.delete(agent.id, made.id),
-        lambda one: one.conversations.delete(agent.id, made.id),
-    )
+    made = (await agent.create_conversation()).conversation
+    yield (lambda one: agent.delete_conversation(made.id), lambda one: agent.delete_conversation(made.id))
     assert room.refused <= 1
 
 
-@case("messages.edit", "corrections.forget")
+@case("History.update_message", "History.edit_message", "Corrections.forget")
 async def message_edited_twice(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
     said = next(one for one in await agent.messages() if one.role == "user")
     yield (
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("One.")]),
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("Two.")]),
+        lambda one: agent.edit_message(said.id, "user", [Text("One.")]),
+        lambda one: agent.edit_message(said.id, "user", [Text("Two.")]),
     )
-    now = await room.services.messages.get(said.id)
+    now = await room.first.messages.message(said.id)
     assert now.text in ("One.", "Two.")
     await room.at_once(
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("Three.")]),
-        lambda one: one.corrections.forget(agent.id, now.text),
+        lambda one: agent.edit_message(said.id, "user", [Text("Three.")]), lambda one: agent.forget(now.text)
     )
 
 
-@case("messages.submit", "messages.import_messages")
+@case("Requests.send_request", "Sending.send", "Sending.submit", "History.import_messages")
 async def messages_sent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.messages.submit(RunRequest(agent_id=agent.id, messages=HELLO)),
-        lambda one: one.messages.import_messages(agent.id, [{"role": "user", "content": "Once."}]),
+        lambda one: agent.send_request(RunRequest(agent_id=agent.id, messages=HELLO)),
+        lambda one: agent.import_messages([{"role": "user", "content": "Once."}]),
     )
     assert room.refused <= 1
 
 
-@case("runs.cancel", "runs.delete", "runs.cancel_all", "jobs.cancel", "jobs.delete", "steps.put_feedback")
+@case("Runs.cancel", "Runs.hide_run", "Runs.cancel_all", "Jobs.cancel", "Jobs.delete", "Steps.put_feedback")
 async def runs_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     run_id = RunId(reply.run_id)
-    _, (step, *_), _ = await room.services.runs.list_steps(run_id, ALL)
+    _, (step, *_), _ = await room.first.runs.steps_of_run(run_id, ALL)
     yield (
         lambda one: one.steps.put_feedback(step.id, "positive", tags=["t"]),
         lambda one: one.steps.put_feedback(step.id, "positive"),
     )
-    now = (await room.services.steps.get(step.id)).step
+    now = (await room.first.steps.step(step.id)).step
     assert (now.feedback, list(now.tags)) == ("positive", ["t"])
     await room.at_once(lambda one: one.runs.cancel(run_id), lambda one: one.jobs.cancel(run_id))
-    await room.at_once(lambda one: one.runs.delete(run_id), lambda one: one.jobs.delete(run_id))
-    await room.at_once(lambda one: one.runs.cancel_all(agent.id), lambda one: one.runs.cancel_all(agent.id))
+    await room.at_once(lambda one: one.runs.hide_run(run_id), lambda one: one.jobs.delete(run_id))
+    await room.at_once(lambda one: one.agent_of(agent.id).cancel_all(), lambda one: one.agent_of(agent.id).cancel_all())
 
 
-@case("schedules.create", "schedules.cancel", "schedules.delete", "schedules.notify")
+@case("Schedules.create", "Schedules.add", "Schedules.cancel", "Schedules.delete", "Events.notify")
 async def schedules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     new = NewSchedule(messages=(), every_s=86_400)
     yield (
-        lambda one: one.schedules.create(agent.id, HELLO, new),
-        lambda one: one.schedules.create(agent.id, HELLO, new),
+        lambda one: one.agent_of(agent.id).schedules.add(HELLO, new),
+        lambda one: one.agent_of(agent.id).schedules.add(HELLO, new),
     )
     first, second = room.results
     assert {first.seq, second.seq} == {1, 2}
@@ -233,129 +237,148 @@ async def schedules_of_an_agent(room: Room) -> Changes:
     await room.at_once(lambda one: one.schedules.delete(second.id), lambda one: one.schedules.delete(second.id))
     assert room.refused == 1
     await room.at_once(
-        lambda one: one.schedules.notify(agent.id, "mail", {}), lambda one: one.schedules.notify(agent.id, "mail", {})
+        lambda one: one.agent_of(agent.id).notify("mail", {}), lambda one: one.agent_of(agent.id).notify("mail", {})
     )
 
 
-@case("companions.enable", "companions.update", "companions.disable", "companions.wake")
+@case("Companion.enable", "Companion.update", "Companion.disable", "Companion.wake", "Companion.begin")
 async def companions_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.companions.enable(agent.id)), (lambda one: one.companions.enable(agent.id))
-    assert len([one for one in await room.services.companions.list() if one.agent_id == agent.id]) == 1
-    await room.at_once(
-        lambda one: one.companions.update(agent.id, {"frequency": 3}),
-        lambda one: one.agents.update(agent.id, {"description": "d"}),
+    yield (
+        (lambda one: one.agent_of(agent.id).companion.enable()),
+        (lambda one: one.agent_of(agent.id).companion.enable()),
     )
-    await room.at_once(lambda one: one.companions.wake(agent.id), lambda one: one.companions.wake(agent.id))
-    await room.at_once(lambda one: one.companions.disable(agent.id), lambda one: one.companions.disable(agent.id))
+    assert len([one for one in await room.first.companions.list() if one.agent_id == agent.id]) == 1
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).companion.update(frequency=3), lambda one: agent.edit({"description": "d"})
+    )
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).companion.begin(), lambda one: one.agent_of(agent.id).companion.begin()
+    )
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).companion.disable(), lambda one: one.agent_of(agent.id).companion.disable()
+    )
 
 
-@case("groups.create", "groups.update", "groups.delete", "groups.reset", "groups.submit", "groups.cancel")
+@case(
+    "Groups.create",
+    "Groups.add",
+    "GroupById.update",
+    "Groups.delete",
+    "GroupById.delete",
+    "GroupById.reset",
+    "GroupById.send",
+    "GroupById.submit",
+    "GroupById.send_messages",
+    "GroupById.cancel",
+)
 async def groups_of_agents(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
     new = NewGroup(agent_ids=[one.id for one in agents], description="g")
-    yield (lambda one: one.groups.create(new)), (lambda one: one.groups.create(new))
+    yield (lambda one: one.groups.add(new)), (lambda one: one.groups.add(new))
     made = room.results[0]
     await room.at_once(
-        lambda one: one.groups.update(made.id, {"description": "d"}),
-        lambda one: one.groups.update(made.id, {"max_turns": 3}),
+        lambda one: one.group_of(made.id).update(description="d"), lambda one: one.group_of(made.id).update(max_turns=3)
     )
-    now = await room.services.groups.get(made.id)
-    assert (now.description, now.max_turns) == ("d", 3)
-    await room.at_once(lambda one: one.groups.submit(made.id, HELLO), lambda one: one.groups.cancel(made.id))
-    await room.at_once(lambda one: one.groups.reset(made.id), lambda one: one.groups.reset(made.id))
-    await room.at_once(lambda one: one.groups.delete(made.id), lambda one: one.groups.delete(made.id))
+    now = await room.first.groups.get(made.id)
+    assert (now.info.description, now.info.max_turns) == ("d", 3)
+    await room.at_once(
+        lambda one: one.group_of(made.id).send_messages(HELLO), lambda one: one.group_of(made.id).cancel()
+    )
+    await room.at_once(lambda one: one.group_of(made.id).reset(), lambda one: one.group_of(made.id).reset())
+    await room.at_once(lambda one: one.group_of(made.id).delete(), lambda one: one.group_of(made.id).delete())
     assert room.refused <= 1
 
 
-@case("facts.add", "facts.attach_graph", "facts.create_graph")
+@case("Facts.add", "Facts.add_fact", "Facts.attach_graph", "Facts.create_graph")
 async def first_facts_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.facts.add(agent.id, "Ada lives in Oslo", subject="Ada", object_="Oslo"),
-        lambda one: one.facts.add(agent.id, "Ada likes tea", subject="Ada", object_="tea"),
+        lambda one: agent.facts.add_fact("Ada lives in Oslo", subject="Ada", object_="Oslo"),
+        lambda one: agent.facts.add_fact("Ada likes tea", subject="Ada", object_="tea"),
     )
-    assert (await room.services.facts.counts(agent.id)).facts == 2
+    assert (await agent.facts.counts()).facts == 2
     assert room.results[0].subject.id == room.results[1].subject.id
-    graphs = [await room.services.facts.create_graph("g") for _ in range(2)]
+    graphs = [await room.first.facts.create_graph("g") for _ in range(2)]
     await room.at_once(
-        lambda one: one.facts.attach_graph(agent.id, graphs[0].id),
-        lambda one: one.facts.attach_graph(agent.id, graphs[1].id),
+        lambda one: agent.facts.attach_graph(graphs[0].id), lambda one: agent.facts.attach_graph(graphs[1].id)
     )
 
 
-@case("facts.update")
+@case("Facts.update", "Facts.edit", "Facts.accept")
 async def fact_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.facts.add(agent.id, "Ada lives in Oslo")).fact
+    made = (await agent.facts.add_fact("Ada lives in Oslo")).fact
     yield (
-        lambda one: one.facts.update(made.id, {"rating": 0.5}),
-        lambda one: one.facts.update(made.id, {"text": "Ada lives in Rome"}),
+        lambda one: one.facts.edit(made.id, {"rating": 0.5}),
+        lambda one: one.facts.edit(made.id, {"text": "Ada lives in Rome"}),
     )
-    now = (await room.services.facts.get(made.id)).fact
+    now = (await room.first.facts.get(made.id)).fact
     assert (now.rating, now.text) == (0.5, "Ada lives in Rome")
 
 
-@case("facts.delete", "facts.restore", "episodes.delete")
+@case("Facts.delete", "Facts.forget", "Facts.restore", "Episodes.delete_episodes")
 async def fact_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
     scope = {"user_id": "u"}
-    made = (await room.services.facts.add(agent.id, "Ada lives in Oslo", scope=scope)).fact
-    yield (lambda one: one.facts.delete([made.id])), (lambda one: one.facts.delete([made.id]))
+    made = (await agent.facts.add_fact("Ada lives in Oslo", scope=scope)).fact
+    yield (lambda one: one.facts.forget([made.id])), (lambda one: one.facts.forget([made.id]))
     assert sorted(len(one) for one in room.results) == [0, 1]
-    assert len((await room.services.facts.history(made.id)).versions) == 2
+    assert len((await room.first.facts.history(made.id)).versions) == 2
     await room.at_once(lambda one: one.facts.restore(made.id), lambda one: one.facts.restore(made.id))
-    assert len((await room.services.facts.history(made.id)).versions) == 3
+    assert len((await room.first.facts.history(made.id)).versions) == 3
     await room.at_once(
-        lambda one: one.episodes.delete(made.graph_id, scope), lambda one: one.episodes.delete(made.graph_id, scope)
+        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
     )
 
 
-@case("facts.update_settings", "facts.add_rule", "facts.delete_rule")
+@case(
+    "Facts.update_settings",
+    "Facts.change_settings",
+    "Facts.pause",
+    "Facts.resume",
+    "Facts.add_rule",
+    "Facts.delete_rule",
+)
 async def settings_of_a_graph(room: Room) -> Changes:
     agent = await room.agent()
-    await room.services.facts.add(agent.id, "Ada lives in Oslo")
+    await agent.facts.add_fact("Ada lives in Oslo")
     yield (
-        lambda one: one.facts.update_settings(agent.id, {"paused": True}),
-        lambda one: one.facts.update_settings(agent.id, {"prompt": "Only of tea."}),
+        lambda one: agent.facts.change_settings({"paused": True}),
+        lambda one: agent.facts.change_settings({"prompt": "Only of tea."}),
     )
-    graph = await room.services.facts.find_graph(agent.id)
+    graph = await agent.facts.find_graph()
     assert graph is not None and {"paused", "prompt"} <= graph.settings.keys()
-    await room.at_once(
-        lambda one: one.facts.add_rule(agent.id, text="health"), lambda one: one.facts.add_rule(agent.id, text="money")
-    )
+    await room.at_once(lambda one: agent.facts.add_rule(text="health"), lambda one: agent.facts.add_rule(text="money"))
     first, second = room.results
     assert first.seq != second.seq
-    await room.at_once(
-        lambda one: one.facts.delete_rule(agent.id, first.seq), lambda one: one.facts.delete_rule(agent.id, first.seq)
-    )
+    await room.at_once(lambda one: agent.facts.delete_rule(first.seq), lambda one: agent.facts.delete_rule(first.seq))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("episodes.open_graph", "episodes.add", "facts.ingest")
+@case("Facts.open_graph", "Episodes.add_episodes", "Facts.ingest")
 async def graph_of_one_name(room: Room) -> Changes:
     name = room.name("graph")
-    yield (lambda one: one.episodes.open_graph(name)), (lambda one: one.episodes.open_graph(name))
+    yield (lambda one: one.facts.open_graph(name)), (lambda one: one.facts.open_graph(name))
     graph, other = room.results
     assert graph.id == other.id
     await room.at_once(
-        lambda one: one.episodes.add(graph.id, [NewEpisode(text="Ada lives in Oslo.", extract=False)]),
-        lambda one: one.episodes.add(graph.id, [NewEpisode(text="Ada likes tea.", extract=False)]),
+        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
+        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
     )
-    assert len(await room.services.episodes.list(graph.id, {})) == 2
+    assert len(await room.first.facts_of(graph.id).episodes({})) == 2
 
 
-@case("fact_views.tidy", "fact_views.restore_last")
+@case("FactViews.tidy", "FactViews.restore_last")
 async def memories_tidied_twice(room: Room) -> Changes:
     agent = await room.agent()
-    await room.services.facts.add(agent.id, "Ada lives in Oslo")
-    yield (lambda one: one.fact_views.tidy(agent.id)), (lambda one: one.fact_views.tidy(agent.id))
-    await room.at_once(
-        lambda one: one.fact_views.restore_last(agent.id), lambda one: one.fact_views.restore_last(agent.id)
-    )
+    await agent.facts.add_fact("Ada lives in Oslo")
+    yield (lambda one: agent.facts.tidy()), (lambda one: agent.facts.tidy())
+    await room.at_once(lambda one: agent.facts.restore_last(), lambda one: agent.facts.restore_last())
 
 
-@case("jobs.send_batch", "jobs.cancel_batch")
+@case("Jobs.send_batch", "Jobs.cancel_batch")
 async def batches_of_one_key(room: Room) -> Changes:
     agent = await room.agent()
     parts: list[RunRequest] = [RunRequest(agent_id=agent.id, messages=HELLO)]
@@ -369,49 +392,49 @@ async def batches_of_one_key(room: Room) -> Changes:
     )
 
 
-@case("sources.revert")
+@case("Sources.revert")
 async def source_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     yield (
-        (lambda one: one.sources.revert(agent.id, reply.run_id)),
-        (lambda one: one.sources.revert(agent.id, reply.run_id)),
+        (lambda one: one.agent_of(agent.id).sources.revert(reply.run_id)),
+        (lambda one: one.agent_of(agent.id).sources.revert(reply.run_id)),
     )
 
 
-@case("groups.edit_message")
+@case("GroupById.edit_message")
 async def message_of_a_group_edited_twice(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
-    made = await room.services.groups.create(NewGroup(agent_ids=[one.id for one in agents]))
-    turn = await room.services.groups.submit(made.id, HELLO)
-    await room.services.groups.reply(turn)
-    said = (await room.services.groups.list_messages(made.id, limit=9, after_seq=None, newest_first=False))[0]
+    made = await room.first.groups.add(NewGroup(agent_ids=[one.id for one in agents]))
+    turn = await room.first.group_of(made.id).send_messages(HELLO)
+    await room.first.group_of(turn.group_id).reply(turn)
+    said = (await room.first.group_of(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
     of = said.message_id
     assert of is not None
     yield (
-        lambda one: one.groups.edit_message(made.id, of, "user", [Text("One.")]),
-        lambda one: one.groups.edit_message(made.id, of, "user", [Text("Two.")]),
+        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("One.")]),
+        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("Two.")]),
     )
 
 
-@case("transfer.restore_agent")
+@case("Transfer.restore_agent")
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
-    await room.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
-    copied = await room.services.transfer.copy_agent(one_agent.id, {0: []})
+    await room.first.agent_of(one_agent.id).archive_passage(NewPassage(text="one"))
+    copied = await room.first.transfer.copy_agent(one_agent.id, {0: []})
     yield (
         lambda one: one.transfer.restore_agent(other.id, copied),
-        lambda one: one.passages.insert_of_agent(other.id, NewPassage(text="two")),
+        lambda one: one.agent_of(other.id).archive_passage(NewPassage(text="two")),
     )
     assert room.both
-    archives = await room.services.archives.list_of_agent(other.id)
-    assert sum(one.passage_count for one in archives) == 2
+    archives = await room.first.agent_of(other.id).archives.list()
+    assert sum(one.info.passage_count for one in archives) == 2
 
 
-@case("messages.import_waiting")
+@case("History.import_waiting")
 async def calls_that_wait_imported_twice(room: Room) -> Changes:
     agent = await room.agent()
-    line = await room.services.conversations.get(agent.id)
+    line = await agent.find_conversation()
     parts = (ToolCall("call-1", "pay", "{}", "approval"),)
     rows = [ImportedMessage(role="assistant", text="", parts=parts, occurred_at=line.created_at, id="1")]
     yield (lambda one: one.messages.import_waiting(line, rows), lambda one: one.messages.import_waiting(line, rows))

@@ -15,7 +15,6 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError, StoreError
-from perdure.library.services import Services
 from perdure.storage.database import postgres
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.postgres_database import PostgresDatabase
@@ -25,7 +24,7 @@ from perdure.storage.tx import Tx
 WAIT_S = 0.1
 """How long a unit waits for the other. One that is kept out by a lock comes later."""
 
-Change: TypeAlias = Callable[[Services], Awaitable[Any]]
+Change: TypeAlias = Callable[[AsyncPerdure], Awaitable[Any]]
 Case: TypeAlias = Callable[["Room"], AsyncIterator[tuple[Change, Change]]]
 CASES: dict[str, list[Case]] = {}
 """Verb -> its cases."""
@@ -121,10 +120,6 @@ class Room:
     count: int = 0
 
     @property
-    def services(self) -> Services:
-        return self.first.services
-
-    @property
     def both(self) -> bool:
         """Whether neither change was refused."""
         return not any(isinstance(result, BaseException) for result in self.results)
@@ -145,13 +140,11 @@ class Room:
         """Make two changes at once, one in each app."""
         meetings = Meetings()
 
-        async def make(change: Change, services: Services) -> Any:
+        async def make(change: Change, library: AsyncPerdure) -> Any:
             _visit.set(Visit(meetings))
-            return await change(services)
+            return await change(library)
 
-        self.results = await asyncio.gather(
-            make(one, self.first.services), make(other, self.second.services), return_exceptions=True
-        )
+        self.results = await asyncio.gather(make(one, self.first), make(other, self.second), return_exceptions=True)
         for result in self.results:
             if isinstance(result, BaseException) and (
                 not isinstance(result, PerdureError) or isinstance(result, StoreError)
@@ -166,7 +159,7 @@ async def play(room: Room, one: Case) -> None:
     with contextlib.suppress(StopAsyncIteration):
         await anext(changes)
         raise AssertionError("a case yields once")
-    compared = await room.services.upkeep.compare(repair=False, progress=lambda *_: None)
+    compared = await room.first.upkeep.compare(repair=False, progress=lambda *_: None)
 
     if compared.faults:
         raise AssertionError("; ".join(f"{fault.count} {fault.text} ({fault.owner_id})" for fault in compared.faults))

@@ -12,10 +12,10 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
 from perdure.domain.mcp import McpChanges
 from perdure.domain.tools.units import NewTool
+from perdure.library.access import Access
 from perdure.library.checks import Page
-from perdure.library.services.access.access import Access
-from perdure.library.services.identities import IdentityFields
-from perdure.library.services.providers import ProviderFields
+from perdure.library.identities import IdentityFields
+from perdure.library.providers import ProviderFields
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -27,306 +27,328 @@ def source(name: str, says: str = "yes") -> str:
     return f"def {name}(a: str) -> str:\n    '''Say it.\n\n    Args:\n        a: what\n    '''\n    return '{says}'\n"
 
 
-@case("archives.update")
+@case("ArchiveById.update", "ArchiveById.edit")
 async def archive_fields(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     yield (
-        lambda one: one.archives.update(made.id, {"name": "b"}),
-        lambda one: one.archives.update(made.id, {"description": "d"}),
+        lambda one: one.archive_of(made.id).edit({"name": "b"}),
+        lambda one: one.archive_of(made.id).edit({"description": "d"}),
     )
-    now = await room.services.archives.get(made.id)
-    assert (now.name, now.description) == ("b", "d")
+    now = await room.first.archives.get(made.id)
+    assert (now.name, now.info.description) == ("b", "d")
 
 
-@case("archives.open")
+@case("Archives.open")
 async def archive_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
     yield (lambda one: one.archives.open(name)), (lambda one: one.archives.open(name))
-    assert len(await room.services.archives.list(ALL, name=name)) == 1
+    assert len(await room.first.archives.page(ALL, name=name)) == 1
     assert room.results[0].id == room.results[1].id
 
 
-@case("archives.create")
+@case("Archives.create", "Archives.add")
 async def archives_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
-    yield (lambda one: one.archives.create({"name": name})), (lambda one: one.archives.create({"name": name}))
-    assert len({made.number for made in room.results}) == 2
+    yield ((lambda one: one.archives.add({"name": name})), (lambda one: one.archives.add({"name": name})))
+    assert len({made.info.number for made in room.results}) == 2
 
 
-@case("archives.attach", "archives.detach")
+@case("AgentArchives.attach", "ArchiveById.attach_to", "AgentArchives.detach", "ArchiveById.detach_from")
 async def archives_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second, third = [await room.services.archives.create({"name": "a"}) for _ in range(3)]
-    await room.services.archives.attach(agent.id, third.id)
+    first, second, third = [await room.first.archives.add({"name": "a"}) for _ in range(3)]
+    await room.first.agent_of(agent.id).archives.attach(third.id)
 
     async def change(one: object) -> None:
-        await room.second.services.archives.attach(agent.id, second.id)
-        await room.second.services.archives.detach(agent.id, third.id)
+        await room.second.agent_of(agent.id).archives.attach(second.id)
+        await room.second.agent_of(agent.id).archives.detach(third.id)
 
-    yield (lambda one: one.archives.attach(agent.id, first.id)), change
-    found = await room.services.archives.list_of_agent(agent.id)
+    yield (lambda one: one.agent_of(agent.id).archives.attach(first.id)), change
+    found = await room.first.agent_of(agent.id).archives.list()
     assert {one.id for one in found} == {first.id, second.id}
 
 
-@case("archives.delete")
+@case("Archives.delete", "ArchiveById.delete")
 async def archive_and_a_passage(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     new = [NewPassage(text="late")]
-    yield (lambda one: one.archives.delete(made.id)), (lambda one: one.passages.insert(made.id, new))
+    yield (lambda one: one.archive_of(made.id).delete()), (lambda one: one.archive_of(made.id).insert_many(new))
     assert room.results[0] is None or room.both
 
 
-@case("passages.update")
+@case("Passages.update_passage")
 async def passage_fields(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.archives.add({"name": "a"})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.passages.update(made.id, passage.id, {"text": "two"}),
-        lambda one: one.passages.update(made.id, passage.id, {"metadata": {"k": 1}}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, text="two"),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, metadata={"k": 1}),
     )
-    now = await room.services.passages.get(made.id, passage.id)
+    now = await room.first.archive_of(made.id).passage(passage.id)
     assert (now.text, now.metadata) == ("two", {"k": 1})
 
 
-@case("passages.update")
+@case("Passages.update_passage")
 async def passage_tags(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.archives.add({"name": "a"})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["y"]}),
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["z"]}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["y"]),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["z"]),
     )
-    now = await room.services.passages.get(made.id, passage.id)
-    assert list(await room.services.archives.tags(made.id)) == list(now.tags)
-    await room.services.passages.update(made.id, passage.id, {"tags": ["x", "y", "z"]})
+    now = await room.first.archive_of(made.id).passage(passage.id)
+    assert list(await room.first.archive_of(made.id).tags()) == list(now.tags)
+    await room.first.passages_of(made.id).update_passage(passage.id, tags=["x", "y", "z"])
 
 
-@case("passages.delete", "corrections.delete_passages")
+@case("Passages.delete_passage", "Archival.delete_passage", "Archival.delete_passages")
 async def passage_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.passages.insert_of_agent(agent.id, NewPassage(text="one", tags=["x"]))
+    made = await room.first.agent_of(agent.id).archive_passage(NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.passages.delete(made.archive_id, made.id),
-        lambda one: one.corrections.delete_passages(agent.id, [made.id]),
+        lambda one: one.passages_of(made.archive_id).delete_passage(made.id),
+        lambda one: one.agent_of(agent.id).delete_passages([made.id]),
     )
-    assert (await room.services.archives.get(made.archive_id)).passage_count == 0
-    await room.services.archives.delete(made.archive_id)
+    assert (await room.first.archives.get(made.archive_id)).info.passage_count == 0
+    await room.first.archive_of(made.archive_id).delete()
 
 
-@case("passages.delete_where", "passages.delete_named")
+@case("ArchiveById.delete_where", "ArchiveById.delete_selection", "ArchiveById.delete_named")
 async def passages_deleted_twice(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    await room.services.passages.put_named(made.id, ["a"], NewPassage(text="one", tags=["x"]))
+    made = await room.first.archives.add({"name": "a"})
+    await room.first.archive_of(made.id).put_named(["a"], NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.passages.delete_where(made.id, Selection(where=PassageFilter(tags=("x",)))),
-        lambda one: one.passages.delete_named(made.id, ["a"]),
+        lambda one: one.archive_of(made.id).delete_selection(Selection(where=PassageFilter(tags=("x",)))),
+        lambda one: one.archive_of(made.id).delete_named(["a"]),
     )
-    assert (await room.services.archives.get(made.id)).passage_count == 0
+    assert (await room.first.archives.get(made.id)).info.passage_count == 0
 
 
-@case("passages.put_named")
+@case("ArchiveById.put_named")
 async def passage_of_one_name(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     yield (
-        lambda one: one.passages.put_named(made.id, ["n"], NewPassage(text="one")),
-        lambda one: one.passages.put_named(made.id, ["n"], NewPassage(text="two")),
+        lambda one: one.archive_of(made.id).put_named(["n"], NewPassage(text="one")),
+        lambda one: one.archive_of(made.id).put_named(["n"], NewPassage(text="two")),
     )
     assert room.both
-    assert len(await room.services.passages.list(made.id, ALL)) == 1
+    assert len(await room.first.archive_of(made.id).list_passages(ALL)) == 1
 
 
-@case("passages.insert")
+@case("ArchiveById.insert", "ArchiveById.insert_many")
 async def passages_of_an_archive(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     new = [NewPassage(text="one", tags=["x"]), NewPassage(text="two", tags=["x"])]
-    yield (lambda one: one.passages.insert(made.id, new)), (lambda one: one.passages.insert(made.id, new))
-    assert [one.seq for one in await room.services.passages.list(made.id, ALL)] == [0, 1, 2, 3]
+    yield (
+        (lambda one: one.archive_of(made.id).insert_many(new)),
+        (lambda one: one.archive_of(made.id).insert_many(new)),
+    )
+    assert [one.seq for one in await room.first.archive_of(made.id).list_passages(ALL)] == [0, 1, 2, 3]
 
 
-@case("passages.insert_of_agent", "corrections.add_passage")
+@case("Archival.archive", "Archival.archive_passage", "Archival.add_passage")
 async def first_passages_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.passages.insert_of_agent(agent.id, NewPassage(text="one")),
-        lambda one: one.corrections.add_passage(agent.id, NewPassage(text="two")),
+        lambda one: one.agent_of(agent.id).archive_passage(NewPassage(text="one")),
+        lambda one: one.agent_of(agent.id).add_passage(NewPassage(text="two")),
     )
-    (archive,) = await room.services.archives.list_of_agent(agent.id)
-    assert archive.passage_count == 2
+    (archive,) = await room.first.agent_of(agent.id).archives.list()
+    assert archive.info.passage_count == 2
 
 
-@case("passages.restore", "corrections.edit_passage", "corrections.update_passage", "corrections.tag_passages")
+@case(
+    "Archives.restore_passage",
+    "Passages.restore_passage",
+    "Archival.edit_passage",
+    "Archival.update_passage",
+    "Archival.tag_passages",
+)
 async def passage_corrections(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.passages.insert_of_agent(agent.id, NewPassage(text="one"))
+    made = await room.first.agent_of(agent.id).archive_passage(NewPassage(text="one"))
 
     async def correct(one: object) -> None:
-        await room.second.services.corrections.update_passage(agent.id, made.id, {"metadata": {"k": 1}})
-        await room.second.services.passages.restore(made.id)
-        await room.second.services.corrections.tag_passages(agent.id, [made.id], "t")
+        await room.second.agent_of(agent.id).update_passage(made.id, metadata={"k": 1})
+        await room.second.archives.restore_passage(made.id)
+        await room.second.agent_of(agent.id).tag_passages([made.id], "t")
 
-    yield (lambda one: one.corrections.edit_passage(agent.id, made.id, {"text": "two"})), correct
-    now = await room.services.passages.get(made.archive_id, made.id)
+    yield (lambda one: one.agent_of(agent.id).edit_passage(made.id, {"text": "two"})), correct
+    now = await room.first.archive_of(made.archive_id).passage(made.id)
     assert (now.text, now.metadata, list(now.tags)) == ("two", {"k": 1}, ["t"])
 
 
-@case("folders.create")
+@case("Folders.create", "Folders.add")
 async def folders_of_one_name(room: Room) -> Changes:
     name = room.name("folder")
-    yield (lambda one: one.folders.create({"name": name})), (lambda one: one.folders.create({"name": name}))
+    yield ((lambda one: one.folders.add({"name": name})), (lambda one: one.folders.add({"name": name})))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("folders.update")
+@case("FolderById.update")
 async def folder_fields(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.folders.update(made.id, {"description": "d"}),
-        lambda one: one.folders.update(made.id, {"instructions": "i"}),
+        lambda one: one.folder_of(made.id).update(description="d"),
+        lambda one: one.folder_of(made.id).update(instructions="i"),
     )
-    now = await room.services.folders.get(made.id)
-    assert (now.description, now.instructions) == ("d", "i")
+    now = await room.first.folders.get(made.id)
+    assert (now.info.description, now.info.instructions) == ("d", "i")
 
 
-@case("folders.update")
+@case("FolderById.update")
 async def folders_renamed_to_one_name(room: Room) -> Changes:
-    first, second = [await room.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
+    first, second = [await room.first.folders.add({"name": room.name("folder")}) for _ in range(2)]
     name = room.name("folder")
     yield (
-        lambda one: one.folders.update(first.id, {"name": name}),
-        lambda one: one.folders.update(second.id, {"name": name}),
+        lambda one: one.folder_of(first.id).update(name=name),
+        lambda one: one.folder_of(second.id).update(name=name),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("folders.attach", "folders.detach")
+@case("AgentFiles.attach", "AgentFiles.detach")
 async def folders_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second = [await room.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
-    await room.services.folders.attach(agent.id, second.id)
-    yield (lambda one: one.folders.attach(agent.id, first.id)), (lambda one: one.folders.detach(agent.id, second.id))
-    assert [one.id for one in await room.services.folders.list_of_agent(agent.id)] == [first.id]
-
-
-@case("folders.delete")
-async def folder_deleted_twice(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
-    await room.services.files.upload(made.id, b"x", name="x.txt")
-    yield (lambda one: one.folders.delete(made.id)), (lambda one: one.folders.delete(made.id))
-    assert not await room.services.folders.list(ALL, name=made.name)
-
-
-@case("files.upload")
-async def files_of_one_name(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    first, second = [await room.first.folders.add({"name": room.name("folder")}) for _ in range(2)]
+    await room.first.agent_of(agent.id).files.attach(second.id)
     yield (
-        lambda one: one.files.upload(made.id, b"x", name="x.txt", if_exists="skip"),
-        lambda one: one.files.upload(made.id, b"y", name="x.txt", if_exists="skip"),
+        (lambda one: one.agent_of(agent.id).files.attach(first.id)),
+        (lambda one: one.agent_of(agent.id).files.detach(second.id)),
+    )
+    assert [one.id for one in await room.first.agent_of(agent.id).files.folders()] == [first.id]
+
+
+@case("Folders.delete", "FolderById.delete")
+async def folder_deleted_twice(room: Room) -> Changes:
+    made = await room.first.folders.add({"name": room.name("folder")})
+    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
+    yield (lambda one: one.folder_of(made.id).delete()), (lambda one: one.folder_of(made.id).delete())
+    assert not await room.first.folders.page(ALL, name=made.name)
+
+
+@case("Files.upload")
+async def files_of_one_name(room: Room) -> Changes:
+    made = await room.first.folders.add({"name": room.name("folder")})
+    yield (
+        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt", if_exists="skip"),
+        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt", if_exists="skip"),
     )
     assert room.both
     assert room.results[0].id == room.results[1].id
-    assert (await room.services.folders.get(made.id)).file_count == 1
+    assert (await room.first.folders.get(made.id)).info.file_count == 1
 
 
-@case("files.upload")
+@case("Files.upload")
 async def files_of_one_name_that_replace(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.files.upload(made.id, b"x", name="x.txt"),
-        lambda one: one.files.upload(made.id, b"y", name="x.txt"),
+        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt"),
+        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt"),
     )
     assert (
-        (await room.services.folders.get(made.id)).file_count == len(await room.services.files.list(made.id, ALL)) == 1
+        (await room.first.folders.get(made.id)).info.file_count
+        == len(await room.first.folder_of(made.id).list_files(ALL))
+        == 1
     )
 
 
-@case("files.delete")
+@case("Files.delete_file")
 async def file_deleted_twice(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
-    await room.services.files.upload(made.id, b"x", name="x.txt")
-    yield (lambda one: one.files.delete(made.id, "x.txt")), (lambda one: one.files.delete(made.id, "x.txt"))
-    assert (await room.services.folders.get(made.id)).file_count == 0
+    made = await room.first.folders.add({"name": room.name("folder")})
+    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
+    yield (
+        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
+        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
+    )
+    assert (await room.first.folders.get(made.id)).info.file_count == 0
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("agent_files.open", "agent_files.close", "agent_files.close_all")
+@case("AgentFiles.open", "AgentFiles.close", "AgentFiles.close_all")
 async def files_that_an_agent_opens(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     for name in ("a.txt", "b.txt"):
-        await room.services.files.upload(made.id, f"text of {name}".encode(), name=name)
-    await room.services.files.wait(made.id)
-    await room.services.folders.attach(agent.id, made.id, opens=False)
-    await room.services.agent_files.open(agent.id, "b.txt")
-    yield (lambda one: one.agent_files.open(agent.id, "a.txt")), (lambda one: one.agent_files.close(agent.id, "b.txt"))
-    found = await room.services.agent_files.list(agent.id, is_open=True, limit=9)
+        await room.first.folder_of(made.id).upload(f"text of {name}".encode(), name=name)
+    await room.first.folder_of(made.id).wait()
+    await room.first.agent_of(agent.id).files.attach(made.id, open_files=False)
+    await room.first.agent_of(agent.id).files.open("b.txt")
+    yield (
+        (lambda one: one.agent_of(agent.id).files.open("a.txt")),
+        (lambda one: one.agent_of(agent.id).files.close("b.txt")),
+    )
+    found = await room.first.agent_of(agent.id).files.list(is_open=True, limit=9)
     assert [one.file.name for one in found] == ["a.txt"]
     await room.at_once(
-        lambda one: one.agent_files.close_all(agent.id), lambda one: one.agent_files.open(agent.id, "b.txt")
+        lambda one: one.agent_of(agent.id).files.close_all(), lambda one: one.agent_of(agent.id).files.open("b.txt")
     )
 
 
-@case("tools.update")
+@case("Tools.update", "Tools.edit")
 async def tool_fields(room: Room) -> Changes:
-    made = (await room.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
+    made = (await room.first.tools.add(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
     yield (
-        lambda one: one.tools.update(made.id, {"tags": ["t"]}),
-        lambda one: one.tools.update(made.id, {"metadata": {"k": 1}}),
+        lambda one: one.tools.edit(made.id, {"tags": ["t"]}),
+        lambda one: one.tools.edit(made.id, {"metadata": {"k": 1}}),
     )
-    now = (await room.services.tools.get(made.id)).tool
+    now = (await room.first.tools.state(made.id)).tool
     assert (list(now.tags), now.metadata) == (["t"], {"k": 1})
 
 
-@case("tools.update")
+@case("Tools.update", "Tools.edit")
 async def tools_renamed_to_one_name(room: Room) -> Changes:
     first, second = [
-        (await room.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
-        for _ in range(2)
+        (await room.first.tools.add(NewTool(source=source(room.name("t").replace("-", "_"))))).tool for _ in range(2)
     ]
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.update(first.id, {"source": source(name)}),
-        lambda one: one.tools.update(second.id, {"source": source(name)}),
+        lambda one: one.tools.edit(first.id, {"source": source(name)}),
+        lambda one: one.tools.edit(second.id, {"source": source(name)}),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("tools.create")
+@case("Tools.create", "Tools.add")
 async def tools_of_one_name(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.create(NewTool(source=source(name))),
-        lambda one: one.tools.create(NewTool(source=source(name))),
+        lambda one: one.tools.add(NewTool(source=source(name))),
+        lambda one: one.tools.add(NewTool(source=source(name))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
 
 
-@case("tools.upsert")
+@case("Tools.upsert", "Tools.put")
 async def tools_upserted(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.upsert(NewTool(source=source(name, "one"))),
-        lambda one: one.tools.upsert(NewTool(source=source(name, "two"))),
+        lambda one: one.tools.put(NewTool(source=source(name, "one"))),
+        lambda one: one.tools.put(NewTool(source=source(name, "two"))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
 
 
-@case("tools.delete", "tools.attach", "tools.detach")
+@case("Tools.delete", "AgentTools.attach", "AgentTools.detach")
 async def tool_deleted_and_attached(room: Room) -> Changes:
     agent = await room.agent()
     first, second = [room.name("t").replace("-", "_") for _ in range(2)]
     for name in (first, second):
-        await room.services.tools.create(NewTool(source=source(name)))
-    await room.services.tools.attach(agent.id, first)
-    before = (await room.services.agents.get_state(agent.id)).agent.settings_revision
-    yield (lambda one: one.tools.attach(agent.id, second)), (lambda one: one.tools.detach(agent.id, first))
-    assert (await room.services.agents.get_state(agent.id)).agent.settings_revision == before + 2
+        await room.first.tools.add(NewTool(source=source(name)))
+    await room.first.agent_of(agent.id).tools.attach(first)
+    before = (await agent.state()).agent.settings_revision
+    yield (
+        (lambda one: one.agent_of(agent.id).tools.attach(second)),
+        (lambda one: one.agent_of(agent.id).tools.detach(first)),
+    )
+    assert (await agent.state()).agent.settings_revision == before + 2
     await room.at_once(lambda one: one.tools.delete(second), lambda one: one.tools.delete(second))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("tools.load")
+@case("Tools.load")
 async def functions_loaded(room: Room) -> Changes:
     def spoken_of(a: str) -> str:
         """Say it.
@@ -340,19 +362,19 @@ async def functions_loaded(room: Room) -> Changes:
     assert room.both
 
 
-@case("identities.update", "identities.put_properties")
+@case("AllIdentities.update", "AllIdentities.put_properties")
 async def identity_fields(room: Room) -> Changes:
-    made = await room.services.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
+    made = await room.first.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
     of = made.identity.id
     yield (
         lambda one: one.identities.put_properties(of, [{"key": "k", "value": "1", "type": "string"}]),
         lambda one: one.identities.update(of, IdentityFields(name="b")),
     )
-    now = (await room.services.identities.get(of)).identity
+    now = (await room.first.identities.get(of)).identity
     assert (now.name, [one["key"] for one in now.properties]) == ("b", ["k"])
 
 
-@case("identities.upsert")
+@case("AllIdentities.upsert")
 async def identities_of_one_key(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
     yield (lambda one: one.identities.upsert(fields)), (lambda one: one.identities.upsert(fields))
@@ -360,16 +382,16 @@ async def identities_of_one_key(room: Room) -> Changes:
     assert room.results[0].identity.id == room.results[1].identity.id
 
 
-@case("identities.create")
+@case("AllIdentities.create")
 async def identities_created(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
     yield (lambda one: one.identities.create(fields)), (lambda one: one.identities.create(fields))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("identities.update")
+@case("AllIdentities.update")
 async def identities_to_one_key(room: Room) -> Changes:
-    made = [await room.services.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)]
+    made = [await room.first.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)]
     fields = IdentityFields(identifier_key=room.name("key"))
     yield (
         lambda one: one.identities.update(made[0].identity.id, fields),
@@ -378,19 +400,18 @@ async def identities_to_one_key(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("identities.attach", "identities.detach", "identities.delete")
+@case("AllIdentities.attach", "AllIdentities.detach", "AllIdentities.delete")
 async def identities_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     made = [
-        (await room.services.identities.create(IdentityFields(identifier_key=room.name("key")))).identity
-        for _ in range(2)
+        (await room.first.identities.create(IdentityFields(identifier_key=room.name("key")))).identity for _ in range(2)
     ]
-    await room.services.identities.attach(agent.id, made[1].id)
+    await room.first.identities.attach(agent.id, made[1].id)
     yield (
         lambda one: one.identities.attach(agent.id, made[0].id),
         lambda one: one.identities.detach(agent.id, made[1].id),
     )
-    assert (await room.services.identities.get(made[0].id)).agent_ids == [agent.id]
+    assert (await room.first.identities.get(made[0].id)).agent_ids == [agent.id]
     await room.at_once(lambda one: one.identities.delete(made[0].id), lambda one: one.identities.delete(made[0].id))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
@@ -401,7 +422,7 @@ def provider(room: Room) -> ProviderFields:
     )
 
 
-@case("providers.create")
+@case("AllProviders.create")
 async def providers_of_one_name(room: Room) -> Changes:
     fields = provider(room)
     yield (
@@ -411,20 +432,20 @@ async def providers_of_one_name(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("providers.update", "providers.delete")
+@case("AllProviders.update", "AllProviders.delete")
 async def provider_fields(room: Room) -> Changes:
-    made = await room.services.providers.create(provider(room), private=True)
+    made = await room.first.providers.create(provider(room), private=True)
     yield (
         lambda one: one.providers.update(made.id, ProviderFields(region="here"), private=True),
         lambda one: one.providers.update(made.id, ProviderFields(api_version="v2"), private=True),
     )
-    now = await room.services.providers.get(made.id)
+    now = await room.first.providers.get(made.id)
     assert (now.region, now.api_version) == ("here", "v2")
     await room.at_once(lambda one: one.providers.delete(made.id), lambda one: one.providers.delete(made.id))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("mcp.add")
+@case("Mcp.add")
 async def mcp_servers_of_one_name(room: Room) -> Changes:
     name = room.name("server")
     yield (
@@ -434,27 +455,33 @@ async def mcp_servers_of_one_name(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("mcp.update", "mcp.remove")
+@case("Mcp.update", "Mcp.change", "Mcp.remove")
 async def mcp_server_fields(room: Room) -> Changes:
-    made = await room.services.mcp.add(room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True)
+    made = await room.first.mcp.add(room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True)
     yield (
-        lambda one: one.mcp.update(made.id, McpChanges(headers={"A": "1"})),
-        lambda one: one.mcp.update(made.id, McpChanges(trusted=True)),
+        lambda one: one.mcp.change(made.id, McpChanges(headers={"A": "1"})),
+        lambda one: one.mcp.change(made.id, McpChanges(trusted=True)),
     )
-    now = await room.services.mcp.get(made.id)
+    now = await room.first.mcp.server(made.id)
     assert (now.header_names, now.trusted) == (("A",), True)
     await room.at_once(lambda one: one.mcp.remove(made.id), lambda one: one.mcp.remove(made.id))
 
 
-@case("sandbox.put", "sandbox.update_variable", "sandbox.add_variable", "sandbox.delete_variable", "sandbox.delete")
+@case(
+    "SandboxVariables.put",
+    "SandboxVariables.update_variable",
+    "SandboxVariables.add_variable",
+    "SandboxVariables.delete_variable",
+    "SandboxVariables.delete",
+)
 async def variables(room: Room) -> Changes:
-    config = await room.services.sandbox.put({})
-    made = await room.services.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
+    config = await room.first.sandbox.put({})
+    made = await room.first.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
     yield (
         lambda one: one.sandbox.update_variable(made.id, "RENAMED", None, None),
         lambda one: one.sandbox.update_variable(made.id, None, None, "described"),
     )
-    (now,) = [one for one in await room.services.sandbox.list_variables(config.id, ALL) if one.id == made.id]
+    (now,) = [one for one in await room.first.sandbox.list_variables(config.id, ALL) if one.id == made.id]
     assert (now.name, now.description) == ("RENAMED", "described")
     await room.at_once(
         lambda one: one.sandbox.add_variable(config.id, "NEW", "v", None),
@@ -468,22 +495,22 @@ async def variables(room: Room) -> Changes:
     await room.at_once(lambda one: one.sandbox.put({"timeout": 9}), lambda one: one.sandbox.delete(config.id))
 
 
-@case("secrets.set", "secrets.delete")
+@case("Secrets.set", "Secrets.delete")
 async def secrets(room: Room) -> Changes:
-    yield (lambda one: one.secrets.set(None, "ONE", "1")), (lambda one: one.secrets.set(None, "TWO", "2"))
-    assert {one.name for one in await room.services.secrets.list(None)} >= {"ONE", "TWO"}
-    await room.at_once(lambda one: one.secrets.delete(None, "ONE"), lambda one: one.secrets.delete(None, "ONE"))
+    yield ((lambda one: one.secrets.set("ONE", "1")), (lambda one: one.secrets.set("TWO", "2")))
+    assert {one.name for one in await room.first.secrets.list()} >= {"ONE", "TWO"}
+    await room.at_once(lambda one: one.secrets.delete("ONE"), lambda one: one.secrets.delete("ONE"))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("transfer.import_archives")
+@case("Transfer.import_archives")
 async def archives_imported(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": room.name("archive")})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one")])
+    made = await room.first.archives.add({"name": room.name("archive")})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one")])
     lines = ['{"type": "passage", "text": "more"}']
     yield (
         lambda one: one.transfer.import_archives(lines, into=made.id),
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["t"]}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["t"]),
     )
     assert isinstance(room.results[0], InvalidInput) or room.both
 
@@ -498,7 +525,7 @@ async def users_of_one_name(room: Room) -> Changes:
     name = room.name("user")
     yield (lambda one: reach(room, one).create_user(name)), (lambda one: reach(room, one).create_user(name))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
-    made = await reach(room, room.services).user(name)
+    made = await reach(room, room.first).user(name)
     await room.at_once(
         lambda one: reach(room, one).delete_user(made.id), lambda one: reach(room, one).delete_user(made.id)
     )
@@ -513,7 +540,7 @@ async def organisations_of_one_name(room: Room) -> Changes:
         lambda one: reach(room, one).create_organisation(name),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
-    made = await reach(room, room.services).organisation(name)
+    made = await reach(room, room.first).organisation(name)
     await room.at_once(
         lambda one: reach(room, one).delete_organisation(made.id),
         lambda one: reach(room, one).delete_organisation(made.id),

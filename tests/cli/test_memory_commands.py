@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.library.services import transfer as transfer_service
+from perdure.library import transfer as transfer_service
 from tests.support.library import open_sync
 from tests.support.programs import perdure, run_inside
 

@@ -48,7 +48,7 @@ async def test_a_replacement_waits_for_the_database(caplog: pytest.LogCaptureFix
             assert not opening.done()
             line.cut = line.then = ""
             async with asyncio.timeout(20), await opening as perdure:
-                await perdure.services.upkeep.check_ready()
+                await perdure.upkeep.check_ready()
 
     waits = [record for record in caplog.records if "waits for its store" in record.message]
     assert [(one.levelno, "can't be reached" in one.message) for one in waits] == [(logging.WARNING, True)]

@@ -156,8 +156,9 @@ def test_the_library_page_names_every_public_name(name: str) -> None:
 
 FACES = [
     getattr(module, name)
-    for found in pkgutil.iter_modules(sync.__path__)
-    for module in [importlib.import_module(f"{sync.__name__}.{found.name}")]
+    for found in pkgutil.walk_packages(sync.__path__, f"{sync.__name__}.")
+    if not found.ispkg
+    for module in [importlib.import_module(found.name)]
     for name in module.__all__
 ]
 

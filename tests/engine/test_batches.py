@@ -28,10 +28,10 @@ async def test_one_look_takes_up_all_runs_of_a_batch() -> None:
         clock.advance(3_600.0)
         await perdure.app.runner.recover()
         async with asyncio.timeout(10):
-            for run in await perdure.services.runs.list(RunFilter(batch_id=batch_id), Page(99, ascending=True)):
-                assert [sent async for sent in perdure.services.runs.follow(run)]
+            for run in await perdure.runs.page_of_runs(RunFilter(batch_id=batch_id), Page(99, ascending=True)):
+                assert [sent async for sent in perdure.runs.follow_run(run)]
 
-        assert (await perdure.services.jobs.get_batch(batch_id)).runs == {"completed": 10}
+        assert (await perdure.jobs.get_batch(batch_id)).runs == {"completed": 10}
 
 
 async def accepted_elsewhere(perdure: AsyncPerdure, agents: list[AgentId]) -> BatchId:
@@ -40,7 +40,7 @@ async def accepted_elsewhere(perdure: AsyncPerdure, agents: list[AgentId]) -> Ba
     batch = Batch(id=BatchId(app.ports.ids.new("job")), digest="", created_at=app.ports.clock.now())
     says = (NewMessage((Text("hello"),)),)
     requests = [
-        await perdure.services.messages.prepare(RunRequest(agent_id=agent_id, messages=says)) for agent_id in agents
+        await perdure.agent_of(agent_id).prepare(RunRequest(agent_id=agent_id, messages=says)) for agent_id in agents
     ]
     await app.ports.store.write(accept_batch, batch, requests, app.ports.inputs())
     return batch.id

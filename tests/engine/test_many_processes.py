@@ -66,13 +66,13 @@ async def test_a_stream_is_read_and_resumed_by_another_process(store: str, tmp_p
         accepted = await agent.submit("hello")
         events = list[StoredEvent]()
         async with asyncio.timeout(20):
-            async for sent in second.services.runs.follow(accepted.run):
+            async for sent in second.runs.follow_run(accepted.run):
                 assert isinstance(sent, StoredEvent)  # another process's previews are stored ones
                 events.append(sent)
                 if isinstance(sent.event, DeltaStreamed):
                     gate.let()
-            resumed = [sent async for sent in second.services.runs.follow(accepted.run, after=2)]
-            own = [one async for one in first.services.runs.follow(accepted.run) if not isinstance(one, Delta)]
+            resumed = [sent async for sent in second.runs.follow_run(accepted.run, after=2)]
+            own = [one async for one in first.runs.follow_run(accepted.run) if not isinstance(one, Delta)]
 
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert any(isinstance(event.event, DeltaStreamed) for event in events)
@@ -89,7 +89,7 @@ async def test_a_run_is_cancelled_from_another_process(store: str, tmp_path: Pat
         sending = asyncio.create_task(agent.send("hello"))
         await gate.reached(1)
         (run,) = await (await second.agent("a")).runs(limit=1)
-        await second.services.runs.cancel(run.id)
+        await second.runs.cancel(run.id)
         async with asyncio.timeout(5):
             reply = await sending
 

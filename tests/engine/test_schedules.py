@@ -109,7 +109,7 @@ async def test_a_message_of_a_user_cannot_forge_an_envelope() -> None:
         assert json.loads(event.text)["marker"] in model.requests[-1].opening
         assert "marker" in json.loads(forged.text) and forged.role == "user"
         with pytest.raises(InvalidInput, match="sender_id"):
-            await perdure.services.messages.submit(
+            await agent.send_request(
                 RunRequest(agent_id=agent.id, messages=(NewMessage((Text("x"),), "system", sender_id="perdure"),))
             )
 

@@ -26,10 +26,10 @@ def broken(*_: Any, **__: Any) -> NoReturn:
 
 def plant() -> None:
     """In listing MCP servers, and in the built-in model."""
-    from perdure.library.services.tools.mcp import McpService
+    from perdure.library.tools.mcp import AsyncMcp
     from perdure.providers.extractive.model import ExtractiveModel
 
-    McpService.list = broken  # type: ignore[method-assign]
+    AsyncMcp.list = broken  # type: ignore[method-assign]
     ExtractiveModel.respond = broken  # type: ignore[method-assign]
 
 

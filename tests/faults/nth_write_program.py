@@ -92,7 +92,7 @@ async def found(path: Path) -> dict[str, Any]:
     async with await AsyncPerdure.open(path) as perdure:
         ada = await perdure.agent("ada")
         said = [message.text for message in await ada.messages(limit=1_000) if message.role == "user"]
-        comparison = await perdure.services.upkeep.compare(repair=False, progress=lambda step, done, total: None)
+        comparison = await perdure.upkeep.compare(repair=False, progress=lambda step, done, total: None)
         return {
             "said": said,
             "passages": len(await ada.search_archive("trains")),

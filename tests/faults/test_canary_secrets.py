@@ -28,8 +28,8 @@ from perdure.app import start
 from perdure.core.access.values import LOCAL
 from perdure.core.secrets import SecretMask
 from perdure.core.text.addresses import is_postgres
-from perdure.library.services.access.access import Access
-from perdure.library.services.providers import ProviderFields
+from perdure.library.access import Access
+from perdure.library.providers import ProviderFields
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
@@ -138,14 +138,14 @@ async def used(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sp
 
 async def use_everything(library: AsyncPerdure, provider: str) -> str:
     """Store each secret and use it; the text of an API key of the store."""
-    services, ports = library.services, library.app.ports
+    ports = library.app.ports
     agent = await library.create_agent("ada")
     await library.secrets.set("SHARED", CANARIES["ORGANISATION"])
     await agent.secrets.set("OWN", CANARIES["AGENT"])
     await library.tools.create(SOURCE, environment={"LITERAL": CANARIES["TOOL"], "KEY": "secret:SHARED"})
     await agent.tools.attach("leak")
-    config = await services.sandbox.put({})
-    await services.sandbox.add_variable(config.id, "VARIABLE", CANARIES["VARIABLE_OF_TOOLS"], None)
+    config = await library.sandbox.put({})
+    await library.sandbox.add_variable(config.id, "VARIABLE", CANARIES["VARIABLE_OF_TOOLS"], None)
     headers = {"X-Key": CANARIES["MCP_HEADER"]}
     await library.mcp.add(
         "web", check=False, url="http://127.0.0.1:9/", private=True, token=CANARIES["MCP_TOKEN"], headers=headers
@@ -155,7 +155,7 @@ async def use_everything(library: AsyncPerdure, provider: str) -> str:
         with contextlib.suppress(Exception):
             await library.mcp.refresh(server)
     fields = ProviderFields(name="mine", provider_type="openai", api_key=CANARIES["PROVIDER"], base_url=provider)
-    await services.providers.create(fields, private=True)
+    await library.providers.create(fields, private=True)
     access = Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
     _, key = await access.create_key("ann", "admin")
     assert "secret SHARED" in str((await agent.send("go")).messages)

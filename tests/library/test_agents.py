@@ -70,7 +70,7 @@ async def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path
         await perdure.create_agent("helper")
         await perdure.create_agent("planner")
         other = await perdure.create_agent("other")
-        await perdure.services.agents.update(other.id, {"name": "helper"})  # as over HTTP
+        await perdure.agent_of(other.id).edit({"name": "helper"})  # as over HTTP
         with pytest.raises(NotFound, match=r"'helpr' not found: there are 'helper', 'planner'$"):
             await perdure.agent("helpr")
 
@@ -172,7 +172,7 @@ def test_an_agent_is_changed_for_its_next_answer(tmp_path: Path) -> None:
 async def test_a_hidden_agent_is_left_out_of_filtered_lists(tmp_path: Path) -> None:
     """Those who know it still find it, and it can be shown again."""
     async with await open_async(tmp_path / "agents.db") as perdure:
-        agents, shown = perdure.services.agents, AgentFilter(hidden=False)
+        agents, shown = perdure.all_agents, AgentFilter(hidden=False)
         agent = await (await perdure.create_agent("helper")).update(hidden=True)
         hidden = await agents.count(shown)
         known = (await perdure.agent("helper")).info.hidden

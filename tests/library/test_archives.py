@@ -13,7 +13,7 @@ from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
 from perdure.domain import values
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
-from perdure.library.services import passages as passage_service
+from perdure.library import archives as archives_module
 from tests.support.library import open_async, open_sync
 
 NIGHT = "a walrus\0 and half a \ud83d pair"
@@ -113,7 +113,7 @@ def test_a_passage_changes_in_its_place(tmp_path: Path) -> None:
 
 def test_what_is_selected_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By text in any case, tags and times together; a dry run only counts."""
-    monkeypatch.setattr(passage_service, "BATCH", 3)
+    monkeypatch.setattr(archives_module, "BATCH", 3)
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
         new = [

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure import BlockLimitExceeded, BlockNotFound, InvalidInput, NotFound, Perdure, VersionConflict
+from perdure.core.access.values import LOCAL, current_principal
 from perdure.core.errors import AlreadyExists, BlockReadOnly
+from perdure.core.ids import UserId
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.library import MODEL, open_sync
+from tests.support.library import MODEL, open_async, open_sync
 
 
 def test_an_update_names_the_version_it_has_seen(tmp_path: Path) -> None:
@@ -25,6 +28,22 @@ def test_an_update_names_the_version_it_has_seen(tmp_path: Path) -> None:
         assert (conflict.value.expected, conflict.value.found) == (0, 1)
         assert blocks.get("human").value == "Ada, Turin"
         assert blocks.update("human", "Grace").version == 2
+
+
+async def test_a_change_names_the_user_who_asked_for_it(tmp_path: Path) -> None:
+    """Also in a store with threads of its own, which know nothing of a request."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        token = current_principal.set(replace(LOCAL, user_id=UserId("user-ann")))
+        try:
+            agent = await perdure.create_agent(human="Ada")
+            await agent.blocks.append("human", "Turin")
+            await agent.blocks.update("human", "Grace")
+            await agent.blocks.replace_line("human", 1, "Ann")
+            await agent.blocks.restore("human", 0)
+        finally:
+            current_principal.reset(token)
+
+        assert {version.author.id for version in await agent.blocks.history("human")} == {"user-ann"}
 
 
 def test_history_tells_who_changed_what_and_where_from(tmp_path: Path) -> None:

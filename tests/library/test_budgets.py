@@ -141,7 +141,7 @@ async def test_model_calls_outside_runs_count_for_the_day(priced: None, whose: s
         if whose == "agent":
             await agent.update(settings={"limits": limits})
         everything: list[Callable[[], Awaitable[Any]]] = [
-            lambda: perdure.services.prompts.generate(agent.id, "Write a poem."),
+            lambda: perdure.prompts.generate(agent.id, "Write a poem."),
             lambda: agent.replay(run.id),
             lambda: agent.compact(settings=CompactionSettings(mode="all")),
         ]
@@ -219,14 +219,14 @@ async def test_a_message_is_all_that_a_caller_says() -> None:
             with acting_for(**({"message_chars": 20} if whose == "key" else {})):
                 for call in (
                     agent.send("x" * 21),
-                    perdure.services.messages.submit(
+                    agent.send_request(
                         RunRequest(
                             agent_id=agent.id,
                             messages=(NewMessage((Text("x" * 5),)),),
                             options=RunOptions(system="y" * 16),
                         )
                     ),
-                    perdure.services.prompts.generate(agent.id, "x" * 5, system="y" * 16),
+                    perdure.prompts.generate(agent.id, "x" * 5, system="y" * 16),
                     agent.schedules.create("x" * 21, every="1h"),
                 ):
                     with pytest.raises(MessageTooLarge, match=f"has 21 .*limit of .*{whose} is 20.*{helps}"):
@@ -276,7 +276,7 @@ async def test_a_managed_group_needs_its_manager() -> None:
     async with opened() as (perdure, _):
         ann, mia = await perdure.create_agent("ann"), await perdure.create_agent("mia")
         await mia.update(settings={"limits": {"tokens_per_day": 1}})
-        await perdure.services.prompts.generate(mia.id, "Think.")
+        await perdure.prompts.generate(mia.id, "Think.")
         for kind in KINDS:
             group = await perdure.groups.create(kind, agents=[ann], manager=mia)
             with pytest.raises(LimitReached):
@@ -334,10 +334,10 @@ async def test_a_call_that_fails_counts_what_it_took() -> None:
     ) as perdure:
         agent = await perdure.create_agent("ann", settings={"limits": {"tokens_per_day": 15}})
         with pytest.raises(ModelError, match="cut off"):
-            await perdure.services.prompts.generate(agent.id, "Write a poem.")
+            await perdure.prompts.generate(agent.id, "Write a poem.")
 
         with pytest.raises(LimitReached, match="15 tokens a day"):
-            await perdure.services.prompts.generate(agent.id, "Write a poem.")
+            await perdure.prompts.generate(agent.id, "Write a poem.")
 
 
 async def test_what_is_left_of_a_budget_is_never_nothing() -> None:

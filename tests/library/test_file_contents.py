@@ -16,9 +16,9 @@ from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
 from perdure.engine.workers.files import drop_orphans
 from perdure.library import AsyncPerdure
+from perdure.library.access import LAST_WRITES_S, Access
 from perdure.library.folders import AsyncFolder
-from perdure.library.services.access.access import LAST_WRITES_S, Access
-from perdure.library.services.access.organisations import Organisations
+from perdure.library.organisations import Organisations
 from perdure.settings import Settings
 from perdure.storage.object_store import ObjectStore, open_object_store
 from perdure.testing import FakeClock

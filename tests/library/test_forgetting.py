@@ -12,7 +12,7 @@ import pytest
 from perdure import Agent, AsyncPerdure, InvalidInput, NotFound, Perdure
 from perdure.context.request.assemble import canonical
 from perdure.core.messages import ToolResult
-from perdure.library.services.corrections import no_progress
+from perdure.library.origins.corrections import no_progress
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
 from tests.support.library import open_sync
 
@@ -100,9 +100,9 @@ async def test_an_erased_store_has_no_faults(tmp_path: Path) -> None:
         await agent.archive("kept", tags=[f"tag {CANARY}", "other"])
         await agent.forget(CANARY)
         await agent.forget(CANARY, erase=True)
-        await perdure.services.upkeep.reindex(again=False, progress=no_progress)
+        await perdure.upkeep.reindex(again=False, progress=no_progress)
 
-        comparison = await perdure.services.upkeep.compare(repair=False, progress=no_progress)
+        comparison = await perdure.upkeep.compare(repair=False, progress=no_progress)
 
     assert (comparison.faults, bytes_left(path)) == ([], [])
 
@@ -117,10 +117,10 @@ async def test_a_replay_of_an_erased_text_says_that_it_is_redacted(tmp_path: Pat
         second = await other.send("hello")
         await agent.forget(CANARY, erase=True)
 
-        replay = await perdure.services.replays.replay(first.run_id)
+        replay = await perdure.runs.replay(first.run_id)
         assert "[redacted]" in replay.end
         assert model.requests[-1].messages[-1].text == "Remember: [redacted]"
-        assert "[redacted]" not in (await perdure.services.replays.replay(second.run_id)).end
+        assert "[redacted]" not in (await perdure.runs.replay(second.run_id)).end
 
 
 def test_forgetting_takes_it_out_of_view_and_undo_brings_it_back(told: tuple[Perdure, Agent, Path]) -> None:

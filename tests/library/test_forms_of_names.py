@@ -14,8 +14,8 @@ from perdure.core.agents import AgentFilter
 from perdure.core.ids import PassageId, derived_id
 from perdure.domain.conversations.patterns import Search
 from perdure.library.checks import Page
-from perdure.library.services.identities import IdentityFields
-from perdure.library.services.passages import passage_filter
+from perdure.library.identities import IdentityFields
+from perdure.library.passages import passage_filter
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 
@@ -40,16 +40,15 @@ async def test_agents_blocks_and_identities_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
 ) -> None:
     """An agent by its name and tags, its blocks by their labels, identities by their keys."""
-    services = perdure.services
     agent = await perdure.create_agent(name, blocks=[NewBlock(label=name, value=name)])
     await agent.update(tags=[name])
-    identity = await services.identities.create(IdentityFields(identifier_key=name, name=name, identity_type="user"))
-    same = await services.identities.upsert(IdentityFields(identifier_key=other, name=name, identity_type="user"))
+    identity = await perdure.identities.create(IdentityFields(identifier_key=name, name=name, identity_type="user"))
+    same = await perdure.identities.upsert(IdentityFields(identifier_key=other, name=name, identity_type="user"))
 
     assert (await perdure.get_or_create_agent(other)).id == agent.id
     assert (await agent.blocks.get(other)).value == name
-    assert await services.agents.count(AgentFilter(tags=(other,))) == 1
-    assert await services.agents.list_tags(PAGE, text=other.upper()) == [NAME]
+    assert await perdure.all_agents.count(AgentFilter(tags=(other,))) == 1
+    assert await perdure.all_agents.tags(PAGE, text=other.upper()) == [NAME]
     assert same.identity.id == identity.identity.id
     with pytest.raises(AlreadyExists):
         await perdure.create_agent(other)
@@ -63,32 +62,30 @@ async def test_archives_folders_and_passages_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
 ) -> None:
     """By their names and tags; a passage that has a name changes when it is put again."""
-    services = perdure.services
-    archive = await services.archives.open(name)
-    folder = await services.folders.create({"name": name})
-    await services.files.upload(folder.id, b"one", name=f"{name}.txt")
-    await services.passages.insert(archive.id, [NewPassage(text=name, tags=[name])])
-    first = await services.passages.put_named(archive.id, ["x", name], NewPassage(text="one"))
-    second = await services.passages.put_named(archive.id, ["x", other], NewPassage(text="two"))
+    archive = await perdure.archives.open(name)
+    folder = await perdure.folders.add({"name": name})
+    await perdure.folder_of(folder.id).upload(b"one", name=f"{name}.txt")
+    await perdure.archive_of(archive.id).insert_many([NewPassage(text=name, tags=[name])])
+    first = await perdure.archive_of(archive.id).put_named(["x", name], NewPassage(text="one"))
+    second = await perdure.archive_of(archive.id).put_named(["x", other], NewPassage(text="two"))
 
-    assert (await services.archives.open(other)).id == archive.id
-    assert (await services.folders.resolve(other)).id == folder.id
+    assert (await perdure.archives.open(other)).id == archive.id
+    assert (await perdure.folders.get(other)).id == folder.id
     with pytest.raises(AlreadyExists):
-        await services.folders.create({"name": other})
-    await services.files.upload(folder.id, b"two", name=f"{other}.txt")
-    assert [one.file.name for one in await services.files.list(folder.id, PAGE)] == [f"{NAME}.txt"]
-    found = await services.passages.list(archive.id, PAGE, where=passage_filter(tags=[other]))
+        await perdure.folders.add({"name": other})
+    await perdure.folder_of(folder.id).upload(b"two", name=f"{other}.txt")
+    assert [one.file.name for one in await perdure.folder_of(folder.id).list_files(PAGE)] == [f"{NAME}.txt"]
+    found = await perdure.archive_of(archive.id).list_passages(PAGE, where=passage_filter(tags=[other]))
     assert [one.text for one in found] == [name]
     assert first.id == second.id
-    await services.passages.delete_named(archive.id, ["x", other])
-    assert await services.passages.find_named(archive.id, ["x", name]) is None
+    await perdure.archive_of(archive.id).delete_named(["x", other])
+    assert await perdure.archive_of(archive.id).find_named(["x", name]) is None
 
 
 async def test_a_passage_that_an_older_version_named_is_found_and_changed(perdure: AsyncPerdure) -> None:
     """Its id was made of the name as it was written then."""
-    services = perdure.services
-    archive = await services.archives.open("notes")
-    (made,) = await services.passages.insert(archive.id, [NewPassage(text="one")])
+    archive = await perdure.archives.open("notes")
+    (made,) = await perdure.archive_of(archive.id).insert_many([NewPassage(text="one")])
     old = PassageId(derived_id("passage", archive.id, "x", APART))
     await perdure.app.ports.store.write(
         lambda tx: tx._db.run("UPDATE ids SET id = :old WHERE id = :id", {"old": old, "id": made.id})
@@ -97,8 +94,8 @@ async def test_a_passage_that_an_older_version_named_is_found_and_changed(perdur
         lambda tx: tx._db.run("UPDATE passages SET id = :old WHERE id = :id", {"old": old, "id": made.id})
     )
 
-    assert (await services.passages.put_named(archive.id, ["x", NAME], NewPassage(text="two"))).id == old
-    found = await services.passages.find_named(archive.id, ["x", APART])
+    assert (await perdure.archive_of(archive.id).put_named(["x", NAME], NewPassage(text="two"))).id == old
+    found = await perdure.archive_of(archive.id).find_named(["x", APART])
     assert found is not None and found.text == "two"
 
 

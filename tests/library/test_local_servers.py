@@ -286,7 +286,7 @@ async def test_what_differs_from_a_message_in_anything_is_another_one(other: tup
         settings=Settings(embedding="none"), store=InlineStore(), models={MODEL: model}
     ) as perdure:
         agent = await perdure.create_agent("ada", model=MODEL)
-        submit = perdure.services.messages.submit
+        submit = agent.send_request
         asked = RunRequest(agent_id=agent.id, messages=(NewMessage((Text(ASKED),)),), if_busy="reject")
         first = await submit(asked)
         await model.asked.wait()

@@ -19,9 +19,9 @@ from perdure.domain.schedules import NewSchedule
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.services.access.access import Access
-from perdure.library.services.providers import ProviderFields
-from perdure.library.services.tools.secrets import rotate_store
+from perdure.library.access import Access
+from perdure.library.providers import ProviderFields
+from perdure.library.tools.secrets import rotate_store
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher, read_key_file
 from perdure.testing import ScriptedModel, says
@@ -45,18 +45,18 @@ async def opened(settings: Settings) -> AsyncIterator[AsyncPerdure]:
 
 async def filled(library: AsyncPerdure) -> int:
     """Store one value of each kind that is encrypted, and a secret of another organisation; how many these are."""
-    services, ports = library.services, library.app.ports
+    ports = library.app.ports
     agent = await library.create_agent("ann")
     await library.secrets.set("SHARED", "shared")
     await agent.secrets.set("OWN", "own")
     await library.tools.create(SOURCE, environment={"LITERAL": "literal", "SHARED": "secret:SHARED"})
-    config = await services.sandbox.put({})
-    await services.sandbox.add_variable(config.id, "VARIABLE", "variable", None)
+    config = await library.sandbox.put({})
+    await library.sandbox.add_variable(config.id, "VARIABLE", "variable", None)
     await library.mcp.add("files", check=False, command="/nonexistent", environment={"TOKEN": "token"})
     fields = ProviderFields(name="mine", provider_type="openai", api_key="key", base_url="http://127.0.0.1:9")
-    await services.providers.create(fields, private=True)
+    await library.providers.create(fields, private=True)
     told = NewSchedule(messages=(), every_s=900_000, callback=Callback(url="https://a.example/?key=called"))
-    await services.schedules.create(agent.id, [NewMessage((Text("hi"),))], told)
+    await agent.schedules.add([NewMessage((Text("hi"),))], told)
     acme = await Access(library.app.shared.store, ports.clock, ports.ids, LOCAL).create_organisation("Acme")
     async with AsyncPerdure(await start_organisation(library.app, acme.id)) as theirs:
         await theirs.secrets.set("THEIRS", "theirs")

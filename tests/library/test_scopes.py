@@ -33,8 +33,8 @@ async def test_a_scope_has_a_limit(perdure: AsyncPerdure, scope: dict[str, str])
     fact = await agent.facts.add("Ann likes tea.")
     refused = (
         lambda: agent.facts.ingest("I like tea.", scope=scope),
-        lambda: perdure.services.facts.add(agent.id, "Ann likes tea.", scope=scope),
-        lambda: perdure.services.facts.update(fact.fact.id, {"scope": scope}),
+        lambda: agent.facts.add_fact("Ann likes tea.", scope=scope),
+        lambda: perdure.facts.edit(fact.fact.id, {"scope": scope}),
         lambda: agent.facts.list(scope=scope),
         lambda: AsyncMemory(perdure).add("I like tea.", user_id="ann", infer=False, metadata={"note": LONG}),
     )
@@ -44,5 +44,5 @@ async def test_a_scope_has_a_limit(perdure: AsyncPerdure, scope: dict[str, str])
             await call()
     with pytest.raises(InvalidInput, match="names with texts"):
         await agent.facts.ingest("I like tea.", scope={"user_id": 5})  # type: ignore[dict-item]
-    kept = await perdure.services.facts.add(agent.id, "Ann likes tea.", scope={"user_id": LONG[:1_000]})
+    kept = await agent.facts.add_fact("Ann likes tea.", scope={"user_id": LONG[:1_000]})
     assert kept.fact.scope == {"user_id": LONG[:1_000]}

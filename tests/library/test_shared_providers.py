@@ -11,7 +11,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import endpoints
-from perdure.library.services.providers import ProviderFields
+from perdure.library.providers import ProviderFields
 from perdure.testing import ScriptedModel, says
 from perdure.testing.http_model import HttpModel
 from tests.support.two_apps import STORES, address_of, two_apps
@@ -40,13 +40,13 @@ async def test_other_processes_follow_a_provider(store: str, tmp_path: Path, mon
         address = await address_of(store, tmp_path)
         async with two_apps(address, ScriptedModel(), settings=SETTINGS) as (first, second):
             fields = ProviderFields(name="mine", provider_type="openai", api_key=FIRST, base_url=http.url)
-            made = await first.services.providers.create(fields, private=True)
+            made = await first.providers.create(fields, private=True)
             await reached(lambda: key_of(second) == FIRST)
             agent = await second.create_agent("ann", model="mine/gpt-4o")
-            await first.services.providers.update(made.id, ProviderFields(api_key=SECOND), private=True)
+            await first.providers.update(made.id, ProviderFields(api_key=SECOND), private=True)
             await reached(lambda: key_of(second) == SECOND)
             await agent.send("Hello")
-            await first.services.providers.delete(made.id)
+            await first.providers.delete(made.id)
             await reached(lambda: key_of(second) is None)
 
             assert http.headers[-1]["authorization"] == f"Bearer {SECOND}"
@@ -56,7 +56,7 @@ async def test_a_key_that_is_encrypted_anew_counts_on(tmp_path: Path) -> None:
     """In processes that have the new key of the cipher only after a restart; another key of the provider does not."""
     async with two_apps(str(tmp_path / "perdure.db"), ScriptedModel(), settings=SETTINGS) as (first, second):
         fields = ProviderFields(name="mine", provider_type="openai", api_key=FIRST, base_url="http://127.0.0.1:9/v1")
-        made = await first.services.providers.create(fields, private=True)
+        made = await first.providers.create(fields, private=True)
         await second.app.providers.load()
         await first.app.store.write(lambda tx: tx.providers.put(replace(tx.providers.get(made.id), sealed=b"unknown")))
         await second.app.providers.load()

@@ -12,7 +12,7 @@ from perdure.core.ids import id_beginning, id_in_run
 from perdure.core.messages import ToolCall
 from perdure.core.text.line_diff import find_line_before
 from perdure.library.agent import AsyncAgent
-from perdure.library.origins import AnswerOrigin, MemoryOrigin, origin_shape
+from perdure.library.origins.values import AnswerOrigin, MemoryOrigin, origin_shape
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, SequentialIds, calls, says
 

@@ -21,7 +21,7 @@ from perdure.core.errors import NotFound
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgent
-from perdure.library.services.identities import IdentityFields
+from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.mentions import TEXT_TABLES
@@ -163,13 +163,13 @@ async def identity(world: World, text: str) -> None:
         properties=[{"key": "likes", "value": text, "type": "string"}],
         agent_ids=[world.agent.id],
     )
-    await world.perdure.services.identities.create(fields)
+    await world.perdure.identities.create(fields)
 
 
 async def feedback(world: World, text: str) -> None:
     await world.agent.send("hello")
     step = (await world.agent.steps(limit=1))[0]
-    await world.perdure.services.steps.put_feedback(step.id, "negative", tags=[text])
+    await world.perdure.steps.put_feedback(step.id, "negative", tags=[text])
 
 
 WAYS: tuple[Way, ...] = (
@@ -316,7 +316,7 @@ async def words_stored(world: World) -> set[str]:
 
 async def read_everything(world: World) -> None:
     """Read what people read of an agent, and have it answer."""
-    agent, steps = world.agent, world.perdure.services.steps
+    agent = world.agent
 
     def read(tx: Tx) -> None:
         for run in tx.runs.list(agent.id, limit=1_000):
@@ -325,9 +325,9 @@ async def read_everything(world: World) -> None:
 
     await world.perdure.app.ports.store.read(read)
     for step in await agent.steps(limit=1_000):
-        await steps.get_exchange(agent.id, step.id)
+        await agent.exchange(step.id)
         if step.failure is None:
-            await steps.explain(agent.id, step.id)
+            await agent.explain(step.id)
     await agent.search("note")
     await agent.blocks.list()
     while True:

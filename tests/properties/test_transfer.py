@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, NewPassage
 from perdure.core.passages import PASSAGE_STATES
-from perdure.library.services.transfer import ImportedArchives, check_lines
+from perdure.library.transfer import ImportedArchives, check_lines
 from perdure.settings import Settings
 from perdure.testing import InlineStore
 from tests.support.strategies import effort
@@ -50,19 +50,19 @@ def test_what_was_written_is_read_again(
                 for passage, state in zip(await archive.insert_many(new), cycle(PASSAGE_STATES), strict=False)
             ]
             await one.app.store.write(lambda tx: tx.passages.put_states(stored))
-            lines = [line async for line in one.services.transfer.export_archive(archive.id)]
+            lines = [line async for line in one.transfer.export_archive(archive.id)]
             assert all("\n" not in line for line in lines)
             assert check_lines(lines) == len(new)
 
-            result = await other.services.transfer.import_archives(lines)
+            result = await other.transfer.import_archives(lines)
             assert (result.imported, result.skipped) == (len(new), 0)
-            assert [line async for line in other.services.transfer.export_archive(archive.id)] == lines
+            assert [line async for line in other.transfer.export_archive(archive.id)] == lines
             assert list(await (await other.archives.get(archive.id)).passages()) == stored
-            assert (await other.services.transfer.import_archives(lines)).imported == 0
+            assert (await other.transfer.import_archives(lines)).imported == 0
 
             copy = await one.archives.create("copy")
             results: list[ImportedArchives] = [
-                await one.services.transfer.import_archives(lines, into=copy.id) for _ in range(2)
+                await one.transfer.import_archives(lines, into=copy.id) for _ in range(2)
             ]
             assert [result.imported for result in results] == [len(new), 0]
             assert [passage.text for passage in await copy.passages()] == [passage.text for passage in stored]

@@ -21,7 +21,7 @@ from perdure.core.runs import Usage
 from perdure.core.text.markup import escape_tags
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgent
-from perdure.library.origins import AnswerOrigin, MemoryOrigin
+from perdure.library.origins.values import AnswerOrigin, MemoryOrigin
 from perdure.settings import Settings
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 

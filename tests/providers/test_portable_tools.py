@@ -313,7 +313,7 @@ async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixtur
         with caplog.at_level(logging.WARNING):
             attached = await server.patch(f"/v1/agents/{agent['id']}/tools/attach/{tool['id']}")
         plain = await server.post("/v1/tools/", {"source_code": 'def plain() -> str:\n    """Do."""\n    return "r"\n'})
-        (state,) = await server.library.services.tools.list_of_agent(agent["id"])
+        (state,) = await server.library.agent_of(agent["id"]).tools.states()
 
     said = "Models are told another schema of this tool: 'x' is a list that does not say what"
     (warning,) = attached["tools"][0]["schema_warnings"]

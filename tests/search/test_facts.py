@@ -32,8 +32,7 @@ class _World:
     clock: FakeClock
 
     async def know(self, text: str, subject: str, object_: str, **fields: Any) -> Fact:
-        add = self.perdure.services.facts.add
-        hit = await add(self.agent.id, text, subject=subject, object_=object_, **{"valid_at": NOW, **fields})
+        hit = await self.agent.facts.add_fact(text, subject=subject, object_=object_, **{"valid_at": NOW, **fields})
         return hit.fact
 
     async def find(self, query: str, **conditions: Any) -> list[str]:

@@ -284,8 +284,8 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             tx.folders.attach(agent.id, folders[0].id, opens=True)
 
     await ports.store.write(shared)
-    config = await perdure.services.sandbox.put(None)
-    variable = await perdure.services.sandbox.add_variable(config.id, "VARIABLE", "x", None)
+    config = await perdure.sandbox.put(None)
+    variable = await perdure.sandbox.add_variable(config.id, "VARIABLE", "x", None)
     provider = ModelProvider(
         id=ProviderId(ports.ids.new("provider")),
         org_id=full.info.org_id,
@@ -302,7 +302,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     run = await full.send("hello")
     batched = await perdure.create_agent("batched", model=model, settings=window)
     part = RunRequest(agent_id=batched.id, messages=(NewMessage((MessageText("hello"),)),))
-    batch = await perdure.services.jobs.send_batch([part])
+    batch = await perdure.jobs.send_batch([part])
     server = McpServer(
         id=McpServerId(ports.ids.new("mcp_server")),
         org_id=full.info.org_id,

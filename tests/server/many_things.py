@@ -59,9 +59,9 @@ async def fill(server: Routed) -> dict[str, str]:
     await server.put("/v1/identities/", blocks)
     ids |= await _talk(server, agents)
     await _remember(server, agents[0], made["archive"][0], made["folder"][0])
-    config = await server.library.services.sandbox.put(None)
+    config = await server.library.sandbox.put(None)
     for number in range(MANY):
-        await server.library.services.sandbox.add_variable(config.id, f"V{number}", "x", None)
+        await server.library.sandbox.add_variable(config.id, f"V{number}", "x", None)
     return ids | {"sandbox_config_id": config.id}
 
 

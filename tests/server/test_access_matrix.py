@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from perdure.core.access.values import SCOPES, AuditFilter, Limits, includes
-from perdure.library.services.access.access import KEY_KEPT_S
+from perdure.library.access import KEY_KEPT_S
 from perdure.server.access import keys, limits
 from perdure.server.access.scopes import RULES, rule_of
 from perdure.server.config import ServerConfig

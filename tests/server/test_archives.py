@@ -9,8 +9,7 @@ import pytest
 from letta_client.types import Archive, Passage
 
 from perdure.domain.archives.units import delete_archive_rows
-from perdure.library.services import archives as archive_service
-from perdure.library.services import passages as passage_service
+from perdure.library import archives as archives_module
 from tests.server.routed import Routed, new_agent, routed
 
 NOWHERE = "archive-00000000-0000-4000-8000-000000000000"
@@ -121,7 +120,7 @@ async def test_a_passage_of_an_agent_can_be_changed() -> None:
 
 async def test_passages_are_deleted_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run counts them; then they go, in batches; without a condition nothing does."""
-    monkeypatch.setattr(passage_service, "BATCH", 2)
+    monkeypatch.setattr(archives_module, "BATCH", 2)
     async with routed() as server:
         archive = await new_archive(server)
         path = f"/v1/archives/{archive['id']}/passages"
@@ -153,7 +152,7 @@ async def test_passages_are_deleted_by_what_they_hold(monkeypatch: pytest.Monkey
 
 async def test_an_archive_goes_with_its_passages(monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches, after it was taken from its agents; what was begun and broken off goes on when asked again."""
-    monkeypatch.setattr(archive_service, "BATCH", 2)
+    monkeypatch.setattr(archives_module, "BATCH", 2)
     async with routed() as server:
         archive, agent = await new_archive(server), await new_agent(server)
         path = f"/v1/archives/{archive['id']}"

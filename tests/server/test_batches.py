@@ -154,7 +154,7 @@ async def test_one_bad_request_refuses_the_batch(bad: dict[str, Any], status: in
         found, text = await server.refused("POST", BATCHES, {"requests": parts})
         assert (found, text[: len(detail)]) == (status, detail)
         assert await server.get(BATCHES) == await server.get("/v1/runs/") == []
-        assert await server.library.services.messages.count(agent["id"]) == 0
+        assert await server.library.agent_of(agent["id"]).message_count() == 0
 
 
 async def test_a_batch_has_some_requests_but_not_too_many() -> None:

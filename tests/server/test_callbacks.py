@@ -123,7 +123,7 @@ async def test_a_key_in_a_callbacks_address_is_encrypted(part: str) -> None:
         made = await server.post(f"{path}/schedule", {"messages": messages, "schedule": when, "callback_url": url})
         (schedule,) = (await server.get(f"{path}/schedule"))["scheduled_messages"]
         dump = "\n".join(store._connection.iterdump())
-        stored = await server.library.services.schedules.get(made["id"])
+        stored = await server.library.schedules.get(made["id"])
         assert stored.callback is not None
         opened = open_callback(stored.callback, server.library.app.ports.cipher)
 

@@ -327,7 +327,7 @@ async def test_one_has_a_model_options_and_a_window_of_its_own() -> None:
         agents = await ask(f"/v1/agents/{agent['id']}")
         assert (agents.model, agents.options.temperature) == (MODEL, 0.2)
         step = (await server.library.app.ports.store.read(lambda tx: tx.steps.list(agent["id"], conversation_seq=1)))[0]
-        assert (await server.library.services.steps.build_request(agent["id"], step.id)).options.temperature == 0.9
+        assert (await server.library.agent_of(agent["id"]).request(step.id)).options.temperature == 0.9
 
         changed = await server.patch(path, {"model": None, "model_settings": {"temperature": 0.5}})
         assert state(changed) == (None, {"temperature": 0.5}, 9_000)

@@ -20,7 +20,7 @@ from perdure.core.errors import StoreDamaged
 from perdure.core.ids import Uuids
 from perdure.core.incoming import json_limits
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server import guards
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig

@@ -59,7 +59,7 @@ async def test_a_tool_has_its_servers_name_at_every_door(web: Running) -> None:
         ran = await server.post(f"{path}/tools/add/run", {"args": {"a": 2, "b": 3}})
         await server.patch(f"{path}/tools/approval/add", {"requires_approval": True})
         rules = (await server.get(path))["tool_rules"]
-        await server.library.services.tools.detach(agent["id"], "add")
+        await server.library.agent_of(agent["id"]).tools.detach("add")
         left = (await server.get(path))["tools"]
         source = 'def add() -> int:\n    """Add."""\n    return 1\n'
         own = await server.post("/v1/tools/", {"source_code": source})
@@ -85,7 +85,7 @@ async def test_rules_hold_for_a_tool_under_its_servers_name(web: Running) -> Non
         changed = (await server.patch(path, {"tool_rules": [after_add, by_output]}))["tool_rules"]
         both = [*rules, {"type": "continue_loop", "tool_name": "web__add"}]
         refused = await server.http.patch(path, json={"tool_rules": both})
-        missing = await server.library.services.agents.list_missing_tools(agent["id"])
+        missing = await server.library.agent_of(agent["id"]).rules.missing()
 
     assert (agent["tool_rules"][0]["tool_name"], answer["stop_reason"]["stop_reason"]) == ("web__add", "tool_rule")
     assert [rule["tool_name"] for rule in changed] == ["web__add", "web__look"]

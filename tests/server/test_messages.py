@@ -254,7 +254,7 @@ async def test_a_run_named_many_times_is_cancelled_once(tmp_path: Path) -> None:
     async with in_process(tmp_path, says("well")) as (_, perdure):
         agent = await perdure.create_agent()
         run_id = (await agent.submit("hi")).run.id
-        runs = await perdure.services.runs.cancel_all(agent.id, whole_agent=True, run_ids=[run_id] * 1_000)
+        runs = await perdure.agent_of(agent.id).cancel_all(whole_agent=True, run_ids=[run_id] * 1_000)
 
         assert [run.id for run in runs] == [run_id]
 

@@ -88,7 +88,7 @@ async def test_handles_of_letta_are_understood(tmp_path: Path) -> None:
     models = {"openai/x": ScriptedModel(), "test/default": ScriptedModel()}
     settings = Settings(model="test/default")
     async with await AsyncPerdure.open(tmp_path / "agents.db", models=models, settings=settings) as perdure:
-        resolve = perdure.services.models.resolve
+        resolve = perdure.handles.resolve
 
         assert await resolve("openai-proxy/x") == await resolve("openai/x") == "openai/x"
         assert {await resolve(f"letta/{name}") for name in ("letta-free", "auto", "any")} == {"test/default"}

@@ -15,7 +15,7 @@ from perdure import AsyncPerdure, TooMany
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Text
 from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.services.identities import IdentityFields
+from perdure.library.identities import IdentityFields
 from perdure.server.wire.base import WireRequest
 from perdure.testing import InlineStore, ScriptedModel
 from tests.support.servers import MODEL, in_process
@@ -51,7 +51,7 @@ async def test_a_long_name_of_a_message_is_refused(tmp_path: Path, field: str) -
         body = {"messages": [{"role": "user", "content": "a", field: LONG}]}
         answered = await client.post(f"/v1/agents/{agent.id}/messages", json=body)
         with pytest.raises(TooMany, match="1,000"):
-            await perdure.services.messages.submit(
+            await agent.send_request(
                 RunRequest(agent_id=agent.id, messages=(NewMessage((Text("a"),), **{field: LONG}),))  # type: ignore[arg-type]
             )
 
@@ -77,10 +77,10 @@ async def test_a_long_name_of_an_identity_is_refused(tmp_path: Path, more: dict[
         answered = await client.post("/v1/identities/", json=IDENTITY | more)
         values = {name: value for name, value in (IDENTITY | more).items() if name != "project_id"}
         with pytest.raises(TooMany, match="1,000"):
-            await perdure.services.identities.create(IdentityFields(**values), more.get("project_id"))
+            await perdure.identities.create(IdentityFields(**values), more.get("project_id"))
 
         assert answered.status_code == 422
-        assert await perdure.services.identities.count() == 0
+        assert await perdure.identities.count() == 0
 
 
 @pytest.mark.parametrize("name", ["entity_types", "fact_types", "slots"])

@@ -12,9 +12,9 @@ import pytest
 from perdure import AsyncPerdure, Settings
 from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
-from perdure.library.services.access.access import LAST_WRITES_S, Access, remove_organisation
-from perdure.library.services.access.organisations import OrganisationGone, Organisations
-from perdure.library.services.providers import ProviderFields
+from perdure.library.access import LAST_WRITES_S, Access, remove_organisation
+from perdure.library.organisations import OrganisationGone, Organisations
+from perdure.library.providers import ProviderFields
 from perdure.server.access.keys import KeyRing
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
@@ -181,7 +181,7 @@ async def test_an_organisation_has_the_models_of_the_servers_providers(monkeypat
             org = await Access(store, FakeClock(), Uuids(), LOCAL).create_organisation("Acme")
             organisations = Organisations(library)
             fields = ProviderFields(name="mine", provider_type="openai", api_key="sk-1", base_url=f"{provider.url}/v1")
-            await library.services.providers.create(fields, private=True)
+            await library.providers.create(fields, private=True)
             async with organisations.use(org.id) as theirs:
                 found = handles_of(theirs.app)
                 own = [handle for handle in handles_of(library.app) if not handle.startswith("mine/")]
@@ -190,7 +190,7 @@ async def test_an_organisation_has_the_models_of_the_servers_providers(monkeypat
                 await library.app.models.refresh()
                 assert "openai/gpt-5" in handles_of(theirs.app)
                 listed["data"].append({"id": "gpt-6"})
-                await theirs.services.providers.create(fields, private=True)
+                await theirs.providers.create(fields, private=True)
 
                 assert "mine/gpt-6" in handles_of(theirs.app) and "mine/gpt-6" not in handles_of(library.app)
             await organisations.close()

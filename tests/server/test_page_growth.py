@@ -123,7 +123,7 @@ async def test_when_many_agents_were_used_last_takes_as_many_statements_as_of_on
         counts = []
         for some in (agents[:1], agents):
             store.statements.clear()
-            used = await server.library.services.agents.last_used(some)
+            used = await server.library.all_agents.last_used(some)
             counts.append(len(store.statements))
             newest = (await server.get(path, limit=1))[0]["date"]
 

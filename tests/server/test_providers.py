@@ -13,7 +13,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import endpoint_of
-from perdure.library.services.providers import ProviderFields
+from perdure.library.providers import ProviderFields
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -183,7 +183,7 @@ async def test_providers_are_there_after_a_restart(tmp_path: Path, http: HttpMod
     settings = replace(Settings(), model="perdure/extractive")
     new = {"name": "mine", "provider_type": "openai", "api_key": KEY, "base_url": http.url}
     async with await AsyncPerdure.open(tmp_path / "p.db", settings=settings) as perdure:
-        await perdure.services.providers.create(ProviderFields(**new), private=True)
+        await perdure.providers.create(ProviderFields(**new), private=True)
     async with await AsyncPerdure.open(tmp_path / "p.db", settings=settings) as perdure:
         agent = await perdure.create_agent(model="mine/gpt-4o")
         reply = await agent.send("hi")
@@ -294,8 +294,8 @@ async def test_a_registered_provider_shows_as_the_clients_own(server: Routed, ht
     for agent in agents[1:]:
         await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
     steps = await server.get("/v1/steps/", order="asc")
-    explain = server.library.services.steps.explain
-    prices = [(await explain(step["agent_id"], step["id"])).price for step in steps]
+    agent_of = server.library.agent_of
+    prices = [(await agent_of(step["agent_id"]).explain(step["id"])).price for step in steps]
     models = await server.get("/v1/models/", provider_category="byok")
 
     configs = [agent["llm_config"] for agent in agents]

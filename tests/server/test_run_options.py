@@ -58,8 +58,7 @@ async def test_one_request_uses_another_model_and_prompt() -> None:
         assert third.system == first.system != OTHER
         assert [message.text for message in third.messages][-3:] == ["two", "OK.", "three"]
         assert (await server.get(f"/v1/agents/{agent_id}"))["model"] == MODEL
-        steps = server.library.services.steps
-        assert (await steps.build_request(agent_id, step["id"])).system == OTHER  # type: ignore[arg-type]
+        assert (await server.library.agent_of(agent_id).request(step["id"])).system == OTHER  # type: ignore[arg-type]
 
 
 async def test_settings_for_one_model_are_not_for_another() -> None:
@@ -189,7 +188,7 @@ async def test_they_are_part_of_the_stored_run(tmp_path: Path) -> None:
     perdure = await AsyncPerdure.open(tmp_path / "p.db", models={MODEL: ScriptedModel(), GPT: slow}, settings=settings)
     agent = await perdure.create_agent()
     options = RunOptions(model=GPT, system=OTHER)
-    accepted = await perdure.services.messages.submit(
+    accepted = await agent.send_request(
         RunRequest(agent_id=agent.id, messages=(NewMessage((Text("hi"),)),), options=options)
     )
     await slow.speaking.wait()
@@ -197,7 +196,7 @@ async def test_they_are_part_of_the_stored_run(tmp_path: Path) -> None:
 
     models = {MODEL: ScriptedModel(), GPT: ScriptedModel(says("done"))}
     async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=settings) as perdure:
-        reply = await perdure.services.messages.reply(accepted)
+        reply = await perdure.messages.reply_to(accepted)
 
         assert reply.text == "done"
         assert [request.system for request in models[GPT].requests] == [OTHER]

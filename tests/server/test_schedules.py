@@ -182,9 +182,7 @@ async def test_a_schedule_goes_on_until_the_end_of_a_day() -> None:
             made = await server.post(path, body)
             shown = await server.get(f"{path}/{made['id']}")
             assert seen in shown["ends_at"]
-        made = await server.library.services.schedules.create(
-            AgentId(agent["id"]),
-            [NewMessage((Text("hi"),))],
-            NewSchedule(messages=(), cron="0 9 * * *", ends_at="2030-11-30"),
+        made = await server.library.agent_of(AgentId(agent["id"])).schedules.add(
+            [NewMessage((Text("hi"),))], NewSchedule(messages=(), cron="0 9 * * *", ends_at="2030-11-30")
         )
         assert made.timing.ends_at is not None and made.timing.ends_at.isoformat().startswith("2030-11-30T23:59:59")

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import StoreUnavailable
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.access import gate, keys
 from perdure.server.config import ServerConfig
 from perdure.server.prompt import PromptRead

@@ -65,7 +65,7 @@ async def test_the_model_is_sent_it_once_and_no_search_finds_it() -> None:
         assert set(text.removeprefix(f"{head}\n\n").splitlines()) < set(request.opening.splitlines())
         assert [message.text for message in request.messages] == ["hello"]
         assert await server.post("/v1/messages/search", {"query": "quokka", "agent_id": agent["id"]}) == []
-        assert await server.library.services.messages.count(agent["id"]) == 2
+        assert await server.library.agent_of(agent["id"]).message_count() == 2
 
 
 async def test_an_edit_by_a_tool_renews_it_while_the_run_keeps_its_prompt() -> None:

@@ -13,7 +13,7 @@ import httpx
 from perdure import AsyncPerdure, Settings
 from perdure.core.access.values import LOCAL, SCOPES, Principal
 from perdure.core.ids import PREFIXES, OrgId
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.access.gate import Gate
 from perdure.server.app import Api, build_document, create_app
 from perdure.server.config import ServerConfig

@@ -99,7 +99,7 @@ async def test_a_scrub_removes_every_byte(tmp_path: Path) -> None:
         agent = await perdure.create_agent("goes", description=CANARY)
         await agent.import_messages(texts)
         await perdure.delete_agent(agent.id)
-        await perdure.services.upkeep.scrub(lambda step, done, total: None)
+        await perdure.upkeep.scrub(lambda step, done, total: None)
         log = path.with_name("perdure.db-wal")
 
         assert CANARY.encode() not in path.read_bytes() + log.read_bytes()

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time
 from typing import Unpack
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.library.services.facts.facts import NewFactFields
+from perdure.library.facts.facts import NewFactFields
 from perdure.testing import calls, says
 
 HUMAN = (
@@ -73,11 +73,11 @@ def _at(day: date | None) -> datetime | None:
 
 async def add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
     """Facts of a few years, one of them from the web, two that wait for a person, one that faded, and a rule."""
-    service = library.services.facts
+    facts = agent.facts
 
     async def add(text: str, subject: str, relation: str, object_: str, **fields: Unpack[NewFactFields]) -> None:
-        await service.add(
-            agent.id, text, subject=subject, relation=relation, object_=object_, origin={"type": "extraction"}, **fields
+        await facts.add_fact(
+            text, subject=subject, relation=relation, object_=object_, origin={"type": "extraction"}, **fields
         )
 
     await add("Maria once had a red bicycle.", "Maria", "HAD", "a red bicycle", state="archived")
@@ -86,8 +86,8 @@ async def add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
     await add("Turin plants 500 lime trees.", "Turin", "PLANTS", "lime trees", trust="web")
     await add("Maria wants to learn Greek.", "Maria", "WANTS", "Greek", state="proposed")
     await add("Luca starts school in September.", "Luca", "STARTS", "school", state="proposed")
-    await service.add(agent.id, "The spare key is with Signora Conti.")
-    await service.add_rule(agent.id, text="salary")
+    await facts.add_fact("The spare key is with Signora Conti.")
+    await facts.add_rule("salary")
 
 
 async def fill_demo(library: AsyncPerdure) -> dict[str, str]:

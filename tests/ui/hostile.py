@@ -44,7 +44,7 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
         with contextlib.suppress(PerdureError):  # what a folder's or file's name can't be
             await library.folders.create(payload)
         with contextlib.suppress(PerdureError):
-            await library.services.files.upload(folder.id, io.BytesIO(b"x"), name=f"{payload}.txt")
+            await library.folder_of(folder.id).upload(io.BytesIO(b"x"), name=f"{payload}.txt")
     await _add_connections(library)
     await _add_facts(library, agent)
     failing = await library.create_agent("Bob")
@@ -67,11 +67,11 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
 
 async def _add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
     """Sentences, entities with their types, summaries and other names, communities, and rules."""
-    service, ports = library.services.facts, library.app.ports
+    ports = library.app.ports
     for place, payload in enumerate(PAYLOADS):
         state = FACT_STATES[place % len(FACT_STATES)]
-        await service.add(agent.id, payload, subject=f"{payload}1", object_=f"{payload}2", state=state)
-        await service.add_rule(agent.id, text=payload)
+        await agent.facts.add_fact(payload, subject=f"{payload}1", object_=f"{payload}2", state=state)
+        await agent.facts.add_rule(payload)
 
     def rename(tx: Tx) -> None:
         graph = graph_of_agent(tx, agent.id, ids=ports.ids, at=ports.clock.now())

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page
 
 from perdure import AsyncPerdure
 from perdure.core.access.values import LOCAL, AuditFilter, Limits
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.config import ServerConfig
 from perdure.server.routes.health import VERSION
 from perdure.ui.routes import PAGES as MODULES

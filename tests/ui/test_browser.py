@@ -52,8 +52,8 @@ async def fill(library: AsyncPerdure) -> list[str]:
     await agent.archive("The garden has two pear trees.", tags=["garden"])
     await library.folders.create("notes")
     fact = (await agent.facts.add("Ada lives in Turin.", subject="Ada", relation="LIVES_IN", object="Turin")).fact
-    await library.services.facts.add(agent.id, "Ada likes tea.", subject="Ada", state="proposed")
-    await library.services.facts.add(agent.id, "Ada has a red bicycle.", subject="Ada", state="archived", trust="web")
+    await agent.facts.add_fact("Ada likes tea.", subject="Ada", state="proposed")
+    await agent.facts.add_fact("Ada has a red bicycle.", subject="Ada", state="archived", trust="web")
     await agent.facts.add_rule("salary")
     profile = f"/agents/{agent.id}/facts/profile?user=Ada"
     return [*await paths_of(agent), f"/why?of={fact.id}", profile, "/sign-in", "/agents/unknown"]
@@ -244,9 +244,9 @@ async def test_first_tasks_need_no_mouse(chromium: Browser, tmp_path: Path) -> N
 async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
     """Search a fact, correct it, forget it with others, undo, accept a proposal, and say what not to remember."""
     async with open_dashboard(tmp_path) as (address, library), open_page(chromium, address) as (page, seen):
-        agent, service = await library.create_agent("Ada"), library.services.facts
-        await service.add(agent.id, "Ada lives in Genoa.", subject="Ada", relation="LIVES_IN", object_="Genoa")
-        await service.add(agent.id, "Ada likes tea.", subject="Ada", relation="LIKES", object_="tea", state="proposed")
+        agent = await library.create_agent("Ada")
+        await agent.facts.add_fact("Ada lives in Genoa.", subject="Ada", relation="LIVES_IN", object_="Genoa")
+        await agent.facts.add_fact("Ada likes tea.", subject="Ada", relation="LIKES", object_="tea", state="proposed")
         await page.goto(f"{address}/agents/{agent.id}")
         await press_until(page, ".tabs a[href$='/facts']")
         await page.keyboard.press("Enter")

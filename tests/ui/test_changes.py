@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.access.values import LOCAL
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.access import keys
 from perdure.testing import says
 from perdure.ui.pages import changes
@@ -22,7 +22,7 @@ async def test_open_pages_read_the_store_only_after_a_commit(monkeypatch: pytest
         agent = await library.create_agent("Ada", human="Likes tea.")
         before = await changes._load(library, agent.id)
         looks, loads, enough = 0, 0, asyncio.Event()
-        mark, load = library.services.upkeep.mark, changes._load
+        mark, load = library.upkeep.mark, changes._load
 
         async def count_mark() -> str:
             nonlocal looks
@@ -36,7 +36,7 @@ async def test_open_pages_read_the_store_only_after_a_commit(monkeypatch: pytest
             loads += 1
             return await load(*args)
 
-        monkeypatch.setattr(library.services.upkeep, "mark", count_mark)
+        monkeypatch.setattr(library.upkeep, "mark", count_mark)
         monkeypatch.setattr(changes, "_load", count_load)
         until = asyncio.get_running_loop().time() + 60
         change = asyncio.create_task(changes._changed(library, agent.id, before, until=until))

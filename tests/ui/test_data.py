@@ -50,7 +50,7 @@ async def test_a_long_backup_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch
     """The page asks again while it runs; a second press begins no second one; what fails is said."""
     monkeypatch.setattr(data, "SMALL_S", 0.0)
     async with dashboard() as (client, library):
-        upkeep, go = library.services.upkeep, asyncio.Event()
+        upkeep, go = library.upkeep, asyncio.Event()
         begun = 0
 
         async def slow(path: Path, progress: data.Report) -> None:

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.ids import FactId
 from perdure.domain.facts.graphs import graph_of_agent
-from perdure.library.services.facts.facts import NewFactFields
+from perdure.library.facts.facts import NewFactFields
 from perdure.storage.tx import Tx
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 from tests.ui.test_pages import HOSTILE
@@ -25,7 +25,7 @@ async def add(library: AsyncPerdure, agent: AsyncAgent, text: str, **fields: Any
     subject, _, place = text.partition(" lives in ")
     named: dict[str, Any] = {"subject": subject, "relation": "LIVES_IN", "object_": place} if place else {}
     values: NewFactFields = fields  # type: ignore[assignment]
-    return (await library.services.facts.add(agent.id, text, **named, **values)).fact.id
+    return (await agent.facts.add_fact(text, **named, **values)).fact.id
 
 
 async def page_of(client: httpx.AsyncClient, agent: AsyncAgent, path: str = "", **query: str) -> Any:
@@ -294,7 +294,7 @@ async def test_texts_of_facts_are_shown_as_texts() -> None:
     """Sentences, names, rules and summaries, on every page of facts."""
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
-        await library.services.facts.add(agent.id, f"Ada {HOSTILE}", subject=HOSTILE, object_=f"x{HOSTILE}")
+        await agent.facts.add_fact(f"Ada {HOSTILE}", subject=HOSTILE, object_=f"x{HOSTILE}")
         await agent.facts.add_rule(HOSTILE)
 
         def summarise(tx: Tx) -> None:

@@ -14,7 +14,7 @@ from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import Calling
 from perdure.core.text.reprs import plural
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES
@@ -71,7 +71,7 @@ async def test_the_chat_shows_that_another_model_answers() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada", model="perdure/extractive")
         handle = library.app.choice.handle
-        await library.services.agents.update(agent.id, {"follows_default": True})
+        await agent.edit({"follows_default": True})
         reply = await agent.send("hello")
         events = (await client.get(f"/events/runs/{reply.run_id}")).text
 

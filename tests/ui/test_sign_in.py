@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.access.values import LOCAL
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, Sessions, make_token

@@ -27,7 +27,7 @@ async def test_a_tool_is_made_and_changed_from_source() -> None:
         where = f"/agents/{agent.id}/tools"
         made = await client.post(f"{where}/source", data={"source": SOURCE})
         wrong = await client.post(f"{where}/add/source", data={"source": "def add(:"})
-        kept = await library.services.tools.get("add")
+        kept = await library.tools.state("add")
         await client.post(f"{where}/add/source", data={"source": SOURCE.replace("Add two", "Join two")})
         twin = (await client.get(f"{where}?format=json")).json()
 
@@ -84,9 +84,9 @@ async def test_permissions_change_with_a_form_and_change_back() -> None:
         form = {"network": "example.org, api.example.org:443", "timeout_s": "7.5", "memory_mb": "256"}
         page = await client.post(f"{where}/add/permissions", data=form)
         wrong = await client.post(f"{where}/add/permissions", data={"memory_mb": "much"})
-        changed = await library.services.tools.get("add")
+        changed = await library.tools.state("add")
         await undo(client, page)
-        again = await library.services.tools.get("add")
+        again = await library.tools.state("add")
 
     assert changed.code is not None and again.code is not None
     assert changed.code.network == ("example.org", "api.example.org:443") and changed.code.memory_mb == 256

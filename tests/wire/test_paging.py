@@ -134,7 +134,7 @@ class Store:
         asked = {"input": "go", "streaming": True, "max_steps": COUNT + 1}
         await server.http.post(path, json=asked)
         [long] = await server.get("/v1/runs/")
-        steps = [step.id for step in (await server.library.services.runs.list_steps(long["id"], ALL))[1]]
+        steps = [step.id for step in (await server.library.runs.steps_of_run(long["id"], ALL))[1]]
 
         async def run(number: int) -> Any:
             reply = await server.post(path, {"input": f"message {number}"})

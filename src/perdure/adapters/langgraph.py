@@ -10,8 +10,9 @@ from typing import Any
 
 from perdure import NewPassage
 from perdure.adapters.opening import Closing, OwnStore
+from perdure.library.archives import AsyncArchive
 from perdure.library.checks import Page, name_form
-from perdure.library.services.passages import passage_filter
+from perdure.library.passages import passage_filter
 
 try:
     from langgraph.store import base
@@ -44,10 +45,8 @@ class PerdureStore(Closing, base.BaseStore):
         **options: Any,
     ) -> None:
         self._store = OwnStore(address, **options)
-        services = self._store.perdure.services
-        self._archives, self._passages, self._search = services.archives, services.passages, services.search
-        self._name, self._fields = archive, fields
-        self._id: Any = None
+        self._perdure, self._name, self._fields = self._store.perdure, archive, fields
+        self._found: AsyncArchive | None = None
 
     def batch(self, ops: Iterable[base.Op]) -> list[base.Result]:
         """Return the results of operations, in order. All read what was there before; of several puts of a key the
@@ -71,7 +70,7 @@ class PerdureStore(Closing, base.BaseStore):
                 puts[name_form((op.namespace, op.key))] = op
                 results.append(None)
             elif isinstance(op, base.GetOp):
-                passage = await self._passages.find_named(await self._archive(), (*op.namespace, op.key))
+                passage = await (await self._archive()).find_named((*op.namespace, op.key))
                 results.append(None if passage is None else base.Item(**_fields_of(passage)))
             elif isinstance(op, base.SearchOp):
                 results.append(await self._find(op))
@@ -87,7 +86,7 @@ class PerdureStore(Closing, base.BaseStore):
         """Store an item, or delete it."""
         name = (*op.namespace, op.key)
         if op.value is None:
-            await self._passages.delete_named(await self._archive(), name)
+            await (await self._archive()).delete_named(name)
             return
         paths = self._fields if op.index is None else op.index
         text = "" if paths is False else _text(op.value, paths or None)
@@ -95,7 +94,7 @@ class PerdureStore(Closing, base.BaseStore):
         tags = [*prefixes, _tag("at", op.namespace), *([INDEXED] if text else [])]
         metadata = {"namespace": list(op.namespace), "key": op.key, "value": dict(op.value)}
         new = NewPassage(text=text or "(not indexed)", tags=tags, metadata=metadata)
-        await self._passages.put_named(await self._archive(), name, new)
+        await (await self._archive()).put_named(name, new)
 
     async def _find(self, op: base.SearchOp) -> list[base.SearchItem]:
         """Search or list the items below a namespace that meet a filter."""
@@ -104,12 +103,9 @@ class PerdureStore(Closing, base.BaseStore):
         if not op.query:
             listed = [base.SearchItem(**one) async for one in self._list(tags, op.filter or {}, end)]
             return listed[op.offset : end]
-        hits = await self._search.passages(
-            op.query,
-            passage_filter(tags=[*tags, INDEXED], tag_match="all"),
-            archive_id=await self._archive(),
-            limit=SEARCH_MAX if op.filter else max(1, min(end, SEARCH_MAX)),
-        )
+        most = SEARCH_MAX if op.filter else max(1, min(end, SEARCH_MAX))
+        archive = await self._archive()
+        hits = await archive.search(op.query, tags=[*tags, INDEXED], tag_match="all", limit=most)
         found = [(_fields_of(hit.passage), hit.score) for hit in hits]
         chosen = [(fields, score) for fields, score in found if _meets(fields["value"], op.filter or {})]
         return [base.SearchItem(**fields, score=score) for fields, score in chosen[op.offset : end]]
@@ -118,8 +114,8 @@ class PerdureStore(Closing, base.BaseStore):
         """Yield the first items with these tags that meet a filter, in order of creation."""
         last, count = None, 0
         while count < most:
-            page = await self._passages.list(
-                await self._archive(), Page(PAGE, ascending=True, after=last), where=passage_filter(tags=tags)
+            page = await (await self._archive()).list_passages(
+                Page(PAGE, ascending=True, after=last), where=passage_filter(tags=tags)
             )
             for passage in page:
                 fields = _fields_of(passage)
@@ -132,18 +128,18 @@ class PerdureStore(Closing, base.BaseStore):
 
     async def _namespaces(self, op: base.ListNamespacesOp) -> list[Namespace]:
         """List the namespaces that hold items."""
-        tags = await self._archives.tags(await self._archive())
+        tags = await (await self._archive()).tags()
         namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
         matching = [
             one for one in namespaces if all(_matches(one, condition) for condition in op.match_conditions or ())
         ]
         return sorted({one[: op.max_depth] for one in matching})[op.offset : op.offset + op.limit]
 
-    async def _archive(self) -> Any:
-        """Return the id of the archive."""
-        if self._id is None:
-            self._id = (await self._archives.open(self._name)).id
-        return self._id
+    async def _archive(self) -> AsyncArchive:
+        """Return the archive, which is created with the first call."""
+        if self._found is None:
+            self._found = await self._perdure.archives.open(self._name)
+        return self._found
 
 
 def _tag(kind: str, namespace: Namespace) -> str:

@@ -16,8 +16,9 @@ from typing import Any
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.library.checks import in_name_form, name_form
-from perdure.library.services.facts.episodes import NewEpisode
-from perdure.library.services.facts.views import local, zone
+from perdure.library.facts.episodes import NewEpisode
+from perdure.library.facts.facts import AsyncFacts
+from perdure.library.facts.views import local, zone
 
 LAST_MESSAGES = 10
 QUERY_MESSAGES = 4
@@ -105,7 +106,7 @@ class AsyncSessions:
     """
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "zep") -> None:
-        self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
+        self._perdure, self._name = perdure, graph
         self._id: Any = None
         self._query_chars = perdure.app.search.limits.query_limit_chars
 
@@ -123,7 +124,7 @@ class AsyncSessions:
             return session
         text = json.dumps({"user_id": user_id, "metadata": metadata})
         record = NewEpisode(text=text, kind="json", scope={"session_id": session_id, "user_id": user_id}, extract=False)
-        await self._episodes.add(await self._graph(), [record])
+        await (await self._facts()).add_episodes([record])
         return await self._session(session_id)
 
     async def add(
@@ -144,9 +145,9 @@ class AsyncSessions:
             session = await self._session(session_id)
         except NotFound:
             session = await self.add_session(session_id=session_id, user_id=session_id)
-        home = zone(await self._facts.timezone(await self._graph()))
+        home = zone(await (await self._facts()).timezone())
         new = [_episode(_message(one), session, ignore_roles or (), home) for one in messages]
-        await self._episodes.add(await self._graph(), new)
+        await (await self._facts()).add_episodes(new)
         return AddMemoryResponse(context=(await self.get(session_id)).context if return_context else None)
 
     async def get(self, session_id: str, *, lastn: int | None = None, min_rating: float | None = None) -> Memory:
@@ -158,16 +159,13 @@ class AsyncSessions:
         """
         session = await self._session(session_id)
         count = LAST_MESSAGES if lastn is None else lastn
-        episodes = await self._episodes.list(
-            await self._graph(), {"session_id": session_id}, limit=max(count, QUERY_MESSAGES) + 1, newest_first=True
+        episodes = await (await self._facts()).episodes(
+            {"session_id": session_id}, limit=max(count, QUERY_MESSAGES) + 1, newest_first=True
         )
         last = [episode for episode in episodes if episode.kind == "text"]
         query = "\n".join(episode.text or "" for episode in reversed(last[:QUERY_MESSAGES]))
-        hits = await self._facts.search(
-            await self._graph(),
-            query[-self._query_chars :],
-            limit=FACTS,
-            conditions={"scope": {"user_id": session.user_id}, "min_rating": min_rating or 0.0},
+        hits = await (await self._facts()).search(
+            query[-self._query_chars :], limit=FACTS, scope={"user_id": session.user_id}, min_rating=min_rating or 0.0
         )
         facts = [_fact(hit) for hit in hits]
         messages = [
@@ -182,7 +180,7 @@ class AsyncSessions:
             for episode in reversed(last[:count])
         ]
         return Memory(
-            context=_context(hits, zone(await self._facts.timezone(await self._graph()))),
+            context=_context(hits, zone(await (await self._facts()).timezone())),
             relevant_facts=facts,
             messages=messages,
             metadata=session.metadata,
@@ -192,12 +190,12 @@ class AsyncSessions:
     async def delete(self, session_id: str) -> SuccessResponse:
         """Delete a session: its messages, and the facts that nothing else supports. Raises: NotFound."""
         await self._session(session_id)
-        await self._episodes.delete(await self._graph(), {"session_id": session_id})
+        await (await self._facts()).delete_episodes({"session_id": session_id})
         return SuccessResponse(message="session deleted")
 
     async def _session(self, session_id: str) -> Session:
         """Return a session. Its record is its first episode. Raises: NotFound."""
-        for episode in await self._episodes.list(await self._graph(), {"session_id": session_id}, limit=1):
+        for episode in await (await self._facts()).episodes({"session_id": session_id}, limit=1):
             record = json.loads(episode.text or "{}")
             return Session(
                 session_id=session_id,
@@ -207,10 +205,14 @@ class AsyncSessions:
             )
         raise NotFound("session", session_id, hint="add_session or add begins one")
 
+    async def _facts(self) -> AsyncFacts:
+        """Return the facts of the graph."""
+        return self._perdure.facts_of(await self._graph())
+
     async def _graph(self) -> Any:
         """Return the id of the graph."""
         if self._id is None:
-            self._id = (await self._episodes.open_graph(self._name)).id
+            self._id = (await self._perdure.facts.open_graph(self._name)).id
         return self._id
 
 

@@ -24,11 +24,11 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
+from perdure.library.access import open_access
 from perdure.library.agent import AsyncAgent
 from perdure.library.checks import Page
+from perdure.library.organisations import open_organisation
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.access.access import open_access
-from perdure.library.services.access.organisations import open_organisation
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -181,10 +181,10 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
 async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
     """(How many agents have this name, their ids with their dates, newest first) if it is more than one."""
     where = AgentFilter(name=name)
-    found = await perdure.services.agents.list(where, Page(SAME_NAME_MAX, ascending=False))
+    found = await perdure.all_agents.page(where, Page(SAME_NAME_MAX, ascending=False))
     if len(found) < 2:
         return None
-    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.services.agents.count(where)
+    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.all_agents.count(where)
     ids = [f"{agent.id} (made {local_time(agent.created_at)})" for agent in found]
     if count > len(ids):
         ids.append("... (`perdure agent list --json` lists all)")

@@ -10,7 +10,6 @@ from perdure.app import hook, tool
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
@@ -20,23 +19,23 @@ from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
+from perdure.library.facts.facts import FactHistory
 from perdure.library.folders import AsyncFolder
-from perdure.library.groups import AsyncGroup
-from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
+from perdure.library.groups.groups import AsyncGroup
+from perdure.library.groups.replies import GroupReply, SpeakerReply
+from perdure.library.messages.paging import ImportResult
+from perdure.library.messages.transcripts import TranscriptEntry
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
-from perdure.library.services.facts.facts import FactHistory
-from perdure.library.services.groups.groups import GroupReply, SpeakerReply
-from perdure.library.services.history import ImportResult
-from perdure.library.services.replays import Replay
-from perdure.library.services.steps import StepInfo
-from perdure.library.services.tools.mcp import McpState
-from perdure.library.services.transcripts import TranscriptEntry
+from perdure.library.runs.replays import Replay
+from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
-from perdure.library.sync.groups import Group
+from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
+from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
 
@@ -51,15 +50,12 @@ __all__ = [
     "AsyncGroup",
     "AsyncPerdure",
     "ContextOverview",
-    "Correction",
     "CostLedger",
     "Explanation",
     "FactHistory",
     "FactHit",
     "FactOrigin",
     "Folder",
-    "ForgetPreview",
-    "ForgetResult",
     "Group",
     "GroupReply",
     "Hits",
@@ -83,7 +79,6 @@ __all__ = [
     "ToolHit",
     "ToolsByStatus",
     "TranscriptEntry",
-    "UndoResult",
     "Why",
     "hook",
     "tool",

@@ -23,15 +23,17 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent
+from perdure.library.agents import SameName
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.folders import AsyncFolders
-from perdure.library.groups import AsyncGroups
-from perdure.library.services import Services
-from perdure.library.services.agents import SameName
-from perdure.library.services.search import RecallOptions
-from perdure.library.tools import AsyncMcp, AsyncSecrets, AsyncTools
+from perdure.library.groups.groups import AsyncGroups
+from perdure.library.search import AsyncSearch, RecallOptions
+from perdure.library.store import StoreParts
+from perdure.library.tools.mcp import AsyncMcp
+from perdure.library.tools.secrets import AsyncSecrets
+from perdure.library.tools.tools import AsyncTools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
@@ -58,14 +60,13 @@ class AgentOptions(TypedDict, total=False):
     sleeptime: bool
 
 
-class AsyncPerdure:
+class AsyncPerdure(StoreParts):
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
 
     __repr__ = short_repr("path")
 
     def __init__(self, app: App, *, path: Path | None = None) -> None:
-        self._app = app
-        self.services = Services(app)
+        super().__init__(app)
         self._first_functions = [spec.name for spec in app.functions.specs()]
         self._path = path
 
@@ -148,42 +149,42 @@ class AsyncPerdure:
 
         Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
-        await self.services.upkeep.backup(Path(path))
+        await self.upkeep.backup(Path(path))
 
     @property
     def blocks(self) -> AsyncBlocks:
         """All blocks of the store."""
-        return AsyncBlocks(self.services)
+        return AsyncBlocks(self._app)
 
     @property
     def archives(self) -> AsyncArchives:
         """All archives of the store."""
-        return AsyncArchives(self.services)
+        return AsyncArchives(self._app)
 
     @property
     def folders(self) -> AsyncFolders:
         """All folders of the store."""
-        return AsyncFolders(self.services)
+        return AsyncFolders(self._app)
 
     @property
     def groups(self) -> AsyncGroups:
         """All groups of agents of the store."""
-        return AsyncGroups(self.services)
+        return AsyncGroups(self._app)
 
     @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
-        return AsyncSecrets(self.services)
+        return AsyncSecrets(self._app)
 
     @property
     def mcp(self) -> AsyncMcp:
         """The MCP servers of the store."""
-        return AsyncMcp(self.services)
+        return AsyncMcp(self._app)
 
     @property
     def tools(self) -> AsyncTools:
         """All tools of the store."""
-        return AsyncTools(self.services)
+        return AsyncTools(self._app)
 
     @property
     def models(self) -> Sequence[str]:
@@ -228,7 +229,7 @@ class AsyncPerdure:
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
         """
-        agents = self.services.agents
+        agents = self.all_agents
         handle = (await self._app.decide()).handle if model is None else model
         await agents.check_model(handle)
         new_blocks = as_blocks(blocks)
@@ -249,14 +250,14 @@ class AsyncPerdure:
             timezone=timezone,
             blocks=new_blocks,
             block_ids=tuple(block_ids),
-            tools=await self.services.tools.load(tools),
+            tools=await self.tools.load(tools),
             tags=as_tags(tags),
             metadata=metadata or {},
             settings={**(settings or {}), **({} if profile is None else {PROFILE: profile})},
         )
         same_name: SameName = "number" if name is None else "refuse"
         companion: GroupKind | None = "sleeptime" if sleeptime else None
-        return AsyncAgent(self.services, await agents.create(new, same_name=same_name, companion=companion))
+        return AsyncAgent(self._app, await agents.add(new, same_name=same_name, companion=companion))
 
     async def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> AsyncAgent:
         """The agent of this name; a new one if there is none.
@@ -273,25 +274,25 @@ class AsyncPerdure:
                 return await self.create_agent(name, **options)
             except AlreadyExists:  # another process was quicker
                 agent = await self.agent(name)
-        await self.services.tools.load(options.get("tools") or ())
+        await self.tools.load(options.get("tools") or ())
         return agent
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return AsyncAgent(self.services, await self.services.agents.resolve(name_or_id))
+        return AsyncAgent(self._app, await self.all_agents.resolve(name_or_id))
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""
-        agent = await self.services.agents.find_last_used()
-        return None if agent is None else AsyncAgent(self.services, agent)
+        agent = await self.all_agents.find_last_used()
+        return None if agent is None else AsyncAgent(self._app, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
         """Agents, newest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no agent `after`.
         """
-        agents = await self.services.agents.list(AgentFilter(), Page(limit, ascending=False, after=after))
-        return [AsyncAgent(self.services, agent) for agent in agents]
+        agents = await self.all_agents.page(AgentFilter(), Page(limit, ascending=False, after=after))
+        return [AsyncAgent(self._app, agent) for agent in agents]
 
     async def recall(
         self,
@@ -316,9 +317,8 @@ class AsyncPerdure:
         """
         if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
-        return await self.services.search.recall(
+        return await AsyncSearch(self._app, None if agent is None else (await self.agent(agent)).id).recall(
             query,
-            agent_id=None if agent is None else (await self.agent(agent)).id,
             archives=None if archives is None else [(await self.archives.get(one)).id for one in archives],
             timezone=timezone,
             **options,
@@ -330,7 +330,7 @@ class AsyncPerdure:
 
         Raises: NotFound.
         """
-        await self.services.agents.delete(agent_id)
+        await self.agent_of(agent_id).delete()
 
 
 def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:

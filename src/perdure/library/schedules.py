@@ -1,25 +1,38 @@
-"""Schedules of an agent: messages that are sent by themselves."""
+"""Schedules of agents, which are fired by themselves: created, listed and cancelled, and what became of their times.
+Events from outside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from perdure.core.ids import AgentId, ConversationId, ScheduleId
-from perdure.core.messages import Text
-from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus, parse_interval
-from perdure.domain.schedules import NewSchedule, next_times
-from perdure.engine.run.run_request import NewMessage
-from perdure.library.checks import check_choice, check_limit, check_text
-from perdure.library.services import Services
+from perdure.core.ids import ConversationId, ScheduleId
+from perdure.core.messages import ImageLink, Text
+from perdure.core.schedules import (
+    Firing,
+    InQuietHours,
+    Missed,
+    Schedule,
+    ScheduledMessage,
+    ScheduleStatus,
+    parse_interval,
+)
+from perdure.domain.schedules import NewSchedule, create_schedule, next_times
+from perdure.engine.budget import check_agent_size
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, callback_to_store
+from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
+from perdure.library.checks import check_choice, check_limit, check_number, check_text
+from perdure.library.messages.requests import fetch_images
+from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
+from perdure.storage.tx import Tx
 
 
-class AsyncSchedules:
-    """The schedules of an agent. They are fired while a process has the store open, by one of all that have it."""
-
-    def __init__(self, services: Services, agent_id: AgentId) -> None:
-        self._services, self._agent_id = services, agent_id
+class AsyncSchedules(AsyncPart):
+    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
+    it."""
 
     async def create(
         self,
@@ -65,9 +78,6 @@ class AsyncSchedules:
         check_text("message", message)
         check_choice("role", role, ("user", "system"))
         check_choice("in_quiet_hours", in_quiet_hours, ("move", "skip"))
-        seq = 0
-        if conversation is not None:
-            seq = (await self._services.conversations.get(self._agent_id, conversation)).seq
         new = NewSchedule(
             messages=(),
             name=name,
@@ -82,43 +92,124 @@ class AsyncSchedules:
             missed_limit=missed_limit,
             quiet=quiet_hours,
             in_quiet_hours=in_quiet_hours,
-            conversation_seq=seq,
+            conversation_seq=await self._seq_of(conversation),
             max_steps=max_steps,
             action="companion" if companion else "message",
         )
         messages = [] if companion else [NewMessage((Text(message),), role)]
-        return await self._services.schedules.create(self._agent_id, messages, new)
+        return await self.add(messages, new)
 
-    async def list(
-        self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
+    async def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
+        """A new schedule that sends these messages; those of `new` are not looked at. Raises: also ToolError."""
+        ports, agent_id = self._ports, self._id
+        new = replace(new, callback=callback_to_store(new.callback, ports.cipher))
+        messages, _ = await fetch_images(self._app, messages, None)
+        stored = tuple(
+            ScheduledMessage(
+                parts=tuple(part for part in message.parts if not isinstance(part, ImageLink)),
+                role=message.role,
+                name=message.name,
+                otid=message.otid,
+                sender_id=message.sender_id,
+            )
+            for message in messages
+        )
+        chars = check_schedule(stored, new.max_steps, ports.settings, may_be_empty=new.action == "companion")
+        new, schedule_id, now = replace(new, messages=stored), ScheduleId(ports.ids.new("schedule")), ports.clock.now()
+
+        def write(tx: Tx) -> Schedule:
+            check_agent_size(chars, tx.agents.get(agent_id))
+            return create_schedule(tx, schedule_id, agent_id, new, made_by="user", at=now)
+
+        schedule = await ports.store.write(write)
+        self._app.schedules.wake()
+        return schedule
+
+    @reads
+    def list(
+        self,
+        tx: Tx,
+        *,
+        statuses: Sequence[ScheduleStatus] = ("active",),
+        limit: int = 50,
+        after: ScheduleId | None = None,
     ) -> Sequence[Schedule]:
-        """A page of the agent's schedules in these statuses, oldest first; `after` is the last one of the page before.
+        """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
+        before.
 
         Raises: InvalidInput, NotFound.
         """
-        return await self._services.schedules.list(self._agent_id, statuses=statuses or None, limit=limit, after=after)
+        check_limit(limit)
+        if self._agent_id is not None:
+            tx.agents.model(self._agent_id)
+        return tx.schedules.page(self._agent_id, statuses=statuses or None, limit=limit, after=after)
 
     async def get(self, schedule_id: ScheduleId) -> Schedule:
-        """A schedule of this agent. Raises: NotFound, also for another agent's."""
-        return await self._services.schedules.get(schedule_id, self._agent_id)
+        """The schedule of this id. Raises: NotFound, also for another agent's."""
+        return await self._ports.store.read(self._find, schedule_id)
 
     async def next_times(self, schedule_id: ScheduleId, count: int = 5) -> Sequence[datetime]:
         """The next due times of a schedule, at most `count`, in UTC. Raises: InvalidInput, NotFound."""
         check_limit(count)
         return next_times(await self.get(schedule_id), count)
 
-    async def firings(
-        self, schedule_id: ScheduleId, *, limit: int = 20, before_seq: int | None = None
+    @reads
+    def firings(
+        self, tx: Tx, schedule_id: ScheduleId, *, limit: int = 20, before_seq: int | None = None
     ) -> Sequence[Firing]:
         """What became of a schedule's due times, the newest first. Raises: InvalidInput, NotFound."""
-        return await self._services.schedules.list_firings(
-            schedule_id, self._agent_id, limit=limit, before_seq=before_seq
-        )
+        check_limit(limit)
+        check_number("before_seq", before_seq)
+        return tx.schedules.list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
 
     async def cancel(self, schedule_id: ScheduleId) -> Schedule:
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
-        return await self._services.schedules.cancel(schedule_id, self._agent_id)
+        now = self._ports.clock.now()
+        return await self._ports.store.write(lambda tx: tx.schedules.cancel(self._find(tx, schedule_id), at=now))
 
     async def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
-        await self._services.schedules.delete(schedule_id, self._agent_id)
+        await self._ports.store.write(lambda tx: tx.schedules.delete(self._find(tx, schedule_id).id))
+
+    def _find(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
+        """The schedule of this id. Raises: NotFound, also for another agent's."""
+        check_text("schedule_id", schedule_id)
+        return tx.schedules.get(schedule_id, self._agent_id)
+
+
+class AsyncEvents(AsyncAgentPart):
+    """Events for an agent; `AsyncAgent` has this method."""
+
+    async def notify(
+        self,
+        kind: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        wake: bool = True,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        max_steps: int | None = None,
+    ) -> Accepted:
+        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
+
+        Args:
+            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
+            data: more about it, as JSON can hold it.
+            wake: whether the agent begins a run about it; else it reads of it with its next message.
+            conversation: by default the agent's first one.
+            idempotency_key: the same key again is the same event.
+            max_steps: the most model calls of the run; by default the setting.
+        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
+            HookBlocked, StoreError.
+        """
+        agent = await self._ports.store.read(lambda tx: tx.agents.get(self.id))
+        request = event_request(
+            self.id,
+            UserEvent(kind=kind, data=data or {}, wake=wake),
+            self._ports,
+            conversation_seq=await self._seq_of(conversation),
+            timezone=agent.timezone,
+            max_steps=self._app.settings.max_steps if max_steps is None else max_steps,
+            idempotency_key=idempotency_key,
+        )
+        return await self._app.runner.accept(request)

@@ -24,8 +24,8 @@ from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
 from perdure.core.features import find_features
+from perdure.library.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.access.organisations import Organisations
 from perdure.server import routes
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate
@@ -99,7 +99,7 @@ def create_app(
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
     app.state.sessions = gate.sessions
-    app.state.check_ready = PromptRead(READY_S, perdure.services.upkeep.check_ready)
+    app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))

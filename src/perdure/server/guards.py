@@ -33,7 +33,7 @@ from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.limits import Limits
 from perdure.library.checks import current_principal
-from perdure.library.services.access.organisations import OrganisationGone
+from perdure.library.organisations import OrganisationGone
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
 from perdure.server.access.scopes import PAGES, Refusal
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback

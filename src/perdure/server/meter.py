@@ -99,7 +99,7 @@ def _templates(routes: Sequence[BaseRoute]) -> list[tuple[Any, str]]:
 def metrics_route(perdure: AsyncPerdure, metrics: Metrics) -> Route:
     """The route at which Prometheus reads the metrics. Without the store's answer they lack the lengths of queues."""
 
-    read_queues = PromptRead(QUEUES_S, perdure.services.upkeep.queue_lengths)
+    read_queues = PromptRead(QUEUES_S, perdure.upkeep.queue_lengths)
 
     async def answer(request: Request) -> Response:
         queues: Mapping[str, int] = {}

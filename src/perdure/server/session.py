@@ -23,7 +23,7 @@ from perdure.core.ids import DEFAULT_ORG
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
-from perdure.library.services.access.access import Store
+from perdure.library.access import Store
 from perdure.server.access.keys import KeyRing
 from perdure.server.config import network_of
 

@@ -1,4 +1,4 @@
-"""The dashboard: pages over the services, which a browser shows.
+"""The dashboard: pages over the library, which a browser shows.
 
 `pages` has one module per page, `templates` their HTML, `static` the style, our scripts, and vendored ones.
 """

@@ -158,7 +158,7 @@ async def test_it_hears_of_what_its_agent_says_to_others() -> None:
     async def asking(stage: Stage) -> None:
         other = await stage.perdure.create_agent("other", model=MODEL)
         tool = "send_message_to_agent_and_wait_for_reply"
-        await stage.perdure.services.tools.attach(stage.agent.id, tool)
+        await stage.perdure.agent_of(stage.agent.id).tools.attach(tool)
         asks = [call(tool, message="how much?", other_agent_id=other.id)]
         nobody = [call(tool, call_id="n", message="hello?", other_agent_id=stage.agent.id)]
         await stage.say("ask", asks, "seven", nobody, "done")
@@ -199,7 +199,7 @@ async def test_a_callback_that_fails_in_a_run_ends_in_quarantine() -> None:
     async def asking(stage: Stage) -> None:
         other = await stage.perdure.create_agent("other", model=MODEL)
         tool = "send_message_to_agent_and_wait_for_reply"
-        await stage.perdure.services.tools.attach(stage.agent.id, tool)
+        await stage.perdure.agent_of(stage.agent.id).tools.attach(tool)
         await stage.say("ask", [call(tool, message="how much?", other_agent_id=other.id)], "seven", "done")
 
     told = await tell(asking, "failing", {"failing": Failing})

@@ -19,7 +19,7 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact,
 from perdure.core.facts.values import GraphCounts
 from perdure.engine.facts.waiting import TRIES
 from perdure.library.agent import AsyncAgent
-from perdure.library.services.identities import IdentityFields
+from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL, SlowSpeaker
@@ -307,7 +307,7 @@ async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
         for summary in ("secret plans", "open plans"):
             conversation = await agent.new_conversation(summary=summary)
             await agent.send(summary, conversation=conversation.id)
-        ephemeral = (await perdure.services.conversations.create_ephemeral(MODEL, "Be brief.")).conversation
+        ephemeral = (await perdure.conversations.create_ephemeral(MODEL, "Be brief.")).conversation
         await (await perdure.agent(ephemeral.agent_id)).send("ephemeral", conversation=ephemeral.id)
         await pause(perdure)
 
@@ -367,7 +367,7 @@ async def test_of_several_identities_none_is_the_speaker(names: list[str], speak
         agent = await perdure.create_agent()
         for name in names:
             fields = IdentityFields(identifier_key=name, name=name, identity_type="user", agent_ids=[agent.id])
-            await perdure.services.identities.create(fields)
+            await perdure.identities.create(fields)
         await agent.send("I moved")
         await agent.facts.extract()
 

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.facts.values import FACT_STATES
-from perdure.library.services.identities import IdentityFields
+from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.engine.facts.test_background import Scribe, opened
@@ -56,7 +56,7 @@ async def test_an_edited_message_is_read_as_a_new_one() -> None:
     script = calls("read_mail"), says("The mail says: DE99"), says("Noted.")
     async with opened(scribe := Scribe(), *script) as perdure:
         agent = await perdure.create_agent("x", tools=[read_mail])
-        await perdure.services.identities.create(
+        await perdure.identities.create(
             IdentityFields(identifier_key="ada", name="Ada Byron", identity_type="user", agent_ids=[agent.id])
         )
         await agent.send("I like tea. What is new?")

@@ -41,7 +41,7 @@ async def test_a_pydantic_model_is_a_type_with_attributes() -> None:
     async with await open_library() as perdure:
         agent = await perdure.create_agent("ada")
         types = {"Person": Person, "Place": {}}
-        await perdure.services.facts.update_settings(agent.id, {"entity_types": types})
+        await agent.facts.change_settings({"entity_types": types})
         await agent.facts.ingest("I am 34 and live in Turin.")
 
         assert [(one.name, one.attributes) for one in await agent.facts.entities()] == [
@@ -55,7 +55,7 @@ async def test_what_is_no_schema_is_refused() -> None:
         agent = await perdure.create_agent("ada")
 
         with pytest.raises(InvalidInput, match=r"entity_types\.Person is 'tall'"):
-            await perdure.services.facts.update_settings(agent.id, {"entity_types": {"Person": "tall"}})
+            await agent.facts.change_settings({"entity_types": {"Person": "tall"}})
 
 
 @pytest.mark.parametrize(("kind", "stored"), [("Place", "Concept"), ("location", "Location"), ("Dragon", "Concept")])

@@ -278,7 +278,7 @@ async def test_a_text_that_a_model_declines_stops_nobody_and_is_passed_over() ->
             assert len((await memory.add(f"tea {number}", user_id="bea"))["results"]) == 1
 
         assert len([texts for texts in scribe.texts if "bomb" in str(texts)]) == TRIES
-        counts = await perdure.services.facts.counts(await memory._graph())
+        counts = await perdure.facts_of(await memory._graph()).counts()
         assert (counts.waiting, counts.dropped) == (0, {"extraction failed": 1})
 
 

@@ -32,8 +32,7 @@ class _World:
     agent: AsyncAgent
 
     async def know(self, text: str, subject: str, object_: str, **fields: Any) -> Fact:
-        add = self.perdure.services.facts.add
-        hit = await add(self.agent.id, text, subject=subject, object_=object_, **{"valid_at": NOW, **fields})
+        hit = await self.agent.facts.add_fact(text, subject=subject, object_=object_, **{"valid_at": NOW, **fields})
         return hit.fact
 
     async def send(self, text: str, **options: Any) -> tuple[str, list[str]]:

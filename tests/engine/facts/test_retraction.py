@@ -40,7 +40,7 @@ async def test_a_changed_message_is_extracted_again() -> None:
             await pause(perdure, 2 * PAUSE_S)
         first, _, last = [message for message in await agent.messages() if message.role == "user"]
         for message in (first, last):
-            await perdure.services.messages.edit(agent.id, message.id, "user", [Text("I rest")], author=USER)
+            await agent.edit_message(message.id, "user", [Text("I rest")], author=USER)
         assert await said(agent) == ["Ada said I moved.", "Ada said OK.."]
         await pause(perdure, 2 * PAUSE_S)
 

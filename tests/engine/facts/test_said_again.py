@@ -58,7 +58,7 @@ async def test_a_fact_that_is_said_twice_outlives_each_of_its_messages(facts: st
         found = []
         for message in [message for message in await agent.messages() if message.role == "user"]:
             found.append(await states(agent))
-            await perdure.services.messages.edit(agent.id, message.id, "user", [Text("Hm.")], author=PERSON)
+            await agent.edit_message(message.id, "user", [Text("Hm.")], author=PERSON)
 
         assert found == [["User lives in Turin."]] * 2
         assert await states(agent) == []
@@ -152,7 +152,7 @@ async def test_the_same_that_came_meanwhile_is_supported_and_not_said_twice(
 
         async def add() -> None:
             known = {"subject": "Ada", "relation": "SAID", "object_": "tea in 2020 and 2022", **other}
-            await perdure.services.facts.add(agent.id, "She said it.", **known)
+            await agent.facts.add_fact("She said it.", **known)
 
         await held(scribe, agent.facts.ingest("tea in 2020 and 2022", scope=scope), add)
 

@@ -29,16 +29,14 @@ async def agent(tmp_path: Path) -> AsyncIterator[AsyncAgent]:
         tmp_path / "a.db", models={MODEL: model}, settings=settings, clock=FakeClock(NOW)
     ) as perdure:
         agent = await perdure.create_agent("a", tools=["search_facts"], timezone="Europe/Rome")
-        add = perdure.services.facts.add
+        add = agent.facts.add_fact
         old: dict[str, Any] = {
             "valid_at": datetime(2019, 1, 1, tzinfo=UTC),
             "invalid_at": datetime(2023, 1, 1, tzinfo=UTC),
         }
-        await add(agent.id, "Ada lives in Turin.", subject="Ada", object_="Turin", **old)
-        await add(
-            agent.id, "Ada lives in Oslo.", subject="Ada", object_="Oslo", valid_at=datetime(2023, 1, 1, tzinfo=UTC)
-        )
-        await add(agent.id, "Bea is a spy.", subject="Bea", object_="spy", trust="web", valid_at=None)
+        await add("Ada lives in Turin.", subject="Ada", object_="Turin", **old)
+        await add("Ada lives in Oslo.", subject="Ada", object_="Oslo", valid_at=datetime(2023, 1, 1, tzinfo=UTC))
+        await add("Bea is a spy.", subject="Bea", object_="spy", trust="web", valid_at=None)
         yield agent
 
 
@@ -99,9 +97,9 @@ async def test_a_shown_fact_counts_as_used(agent: AsyncAgent) -> None:
     await agent.facts.search("Ada's home")
     await agent.send("Where is Ada's home?")
 
-    graph = await agent._services.facts.find_graph(agent.id)
+    graph = await agent.facts.find_graph()
     assert graph is not None
-    texts = await agent._services.app.ports.store.read(lambda tx: tx.passages.texts(graph.fact_archive_id, range(9)))
+    texts = await agent._ports.store.read(lambda tx: tx.passages.texts(graph.fact_archive_id, range(9)))
     assert dict(zip(texts.texts, texts.uses, strict=True)) == {
         "Ada lives in Turin.": 1,
         "Ada lives in Oslo.": 1,

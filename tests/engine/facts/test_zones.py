@@ -137,9 +137,9 @@ async def test_each_agent_of_a_shared_graph_is_read_by_its_own_clock() -> None:
         west = await perdure.create_agent(timezone="America/Los_Angeles")
         found = []
         for agent, zone in ((east, "Asia/Shanghai"), (west, "America/Los_Angeles")):
-            graph = await perdure.services.facts.find_graph(east.id)
+            graph = await perdure.agent_of(east.id).facts.find_graph()
             if agent is west and graph is not None:
-                await perdure.services.facts.attach_graph(west.id, graph.id)
+                await perdure.agent_of(west.id).facts.attach_graph(graph.id)
             (hit,) = await agent.facts.ingest(
                 f"I moved to {'Turin' if agent is east else 'Milan'} last month.", occurred_at=TURN_OF_THE_MONTH
             )
@@ -162,7 +162,7 @@ async def test_what_no_agent_has_is_read_by_the_clock_of_the_setting() -> None:
             "expiration_date": "2030-12-31",
         }
         (added,) = (await memory.add("I moved to Turin last month.", **said))["results"]
-        (fact,) = [(await perdure.services.facts.get(added["id"])).fact]
+        (fact,) = [(await perdure.facts.get(added["id"])).fact]
         sessions = AsyncSessions(perdure)
         message = {"content": "I moved to Turin last month.", "role_type": "user", "created_at": "2026-03-01T07:30"}
         await sessions.add("s", messages=[message])

@@ -120,7 +120,7 @@ async def test_a_cancelled_turn_stops_its_runs() -> None:
         assert (await team.ended(turn)).status == "cancelled"
         assert await team.transcript(group) == ["User: one", "Anna: A1", "Bob: ✗ it was cancelled"]
         assert await team.stream(waiting) == ["cancelled"]
-        runs = await team.perdure.services.runs.list(RunFilter(), Page(99, ascending=True))
+        runs = await team.perdure.runs.page_of_runs(RunFilter(), Page(99, ascending=True))
         assert sorted(run.status for run in runs) == ["cancelled", "completed"]
         assert (await team.turns.cancel(group.id, turn.seq)).stop_reason == "cancelled"
 
@@ -172,10 +172,10 @@ async def test_the_group_of_a_turn_may_be_deleted(manager: str | None) -> None:
         async with asyncio.timeout(20):
             with pytest.raises(NotFound):
                 await team.ended(turn)
-            (run,) = await team.perdure.services.runs.list(RunFilter(), Page(99, ascending=True))
-            assert [sent async for sent in team.perdure.services.runs.follow(run)]
+            (run,) = await team.perdure.runs.page_of_runs(RunFilter(), Page(99, ascending=True))
+            assert [sent async for sent in team.perdure.runs.follow_run(run)]
 
-        assert (await team.perdure.services.runs.get(run.id)).status == "cancelled"
+        assert (await team.perdure.runs.run(run.id)).status == "cancelled"
 
 
 async def test_an_agent_that_takes_too_long_is_not_waited_for() -> None:
@@ -312,7 +312,7 @@ async def test_a_deleted_conversation_is_replaced() -> None:
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         await team.say(group, "one")
-        await team.perdure.services.conversations.delete(None, await conversation_of(team, group.id))
+        await team.perdure.conversations.delete_conversation(await conversation_of(team, group.id))
 
         assert (await team.say(group, "two")).stop_reason == "end_turn"
         assert team.input_of("Anna").endswith("[User] two")
@@ -325,9 +325,8 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
         model = slow(team, "Bob")
         turn = await team.turns.send(group.id, "hi")
         await model.asked.wait()
-        services = team.perdure.services
-        await services.conversations.delete(
-            None, await services.groups.find_conversation(group.id, team.agents["Anna"])
+        await team.perdure.conversations.delete_conversation(
+            await team.perdure.group_of(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 

@@ -199,7 +199,7 @@ async def test_a_message_of_a_group_moves_no_source(perdure: AsyncPerdure) -> No
     agent = await perdure.create_agent("ada")
     sender = "group-123e4567-e89b-42d3-a456-426614174000"
     asked = NewMessage((Text("What does the team think?"),), sender_id=sender)
-    await perdure.services.messages.submit(RunRequest(agent_id=agent.id, messages=(asked,)))
+    await agent.send_request(RunRequest(agent_id=agent.id, messages=(asked,)))
     await agent.send("I live in Oslo.")
     await agent.facts.extract()
     copy = await go_round(perdure, agent)

@@ -12,6 +12,8 @@ from letta_client import APIStatusError
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
 from perdure.features.agent_files.messages import unpacked
+from perdure.library.folders import AsyncFolder
+from perdure.library.tools.tools import AsyncTools
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
 
@@ -140,8 +142,8 @@ async def test_the_model_is_shown_the_history_in_order() -> None:
     async with routed(says("Ada.")) as server:
         (agent_id,) = (await import_file(server, agent_file())).agent_ids
         await server.post(f"/v1/agents/{agent_id}/messages", {"input": "Who am I?"})
-        messages = await server.library.services.messages.list(
-            agent_id, conversation=None, limit=100, before_seq=None, after_seq=None, newest_first=False, reset=False
+        messages = await server.library.agent_of(agent_id).messages(
+            conversation=None, limit=100, before_seq=None, after_seq=None, newest_first=False, reset=False
         )
         said = [message for message in messages if message.kind == "message" and message.role != "system"]
         open_calls: list[str] = []
@@ -468,7 +470,7 @@ async def _texts_of(server: Routed, agent_id: str) -> dict[str, str]:
     """Folder and file -> text, of all folders of an agent."""
     found = {}
     for folder in await server.get(f"/v1/agents/{agent_id}/folders"):
-        await server.library.services.files.wait(folder["id"])
+        await server.library.folder_of(folder["id"]).wait()
         for file in await server.get(f"/v1/folders/{folder['id']}/files", include_content=True):
             found[f"{folder['name']}: {file['file_name']}"] = file["content"]
     return found
@@ -585,11 +587,11 @@ async def test_an_import_that_fails_late_leaves_neither_folders_nor_groups(monke
     async def fail(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("the disk is gone")
 
-    for service, verb in (("files", "upload"), ("tools", "upsert")):
+    for kind, verb in ((AsyncFolder, "upload"), (AsyncTools, "put")):
         async with routed() as server:
             await server.post("/v1/tools/", {"source_code": SOURCE.replace("return sides", "return 1")})
             with monkeypatch.context() as patch:
-                patch.setattr(getattr(server.library.services, service), verb, fail)
+                patch.setattr(kind, verb, fail)
                 with pytest.raises(APIStatusError):
                     await import_file(server, file, override_existing_tools=True)
             for path in ("/v1/folders/", "/v1/groups/", "/v1/agents/", "/v1/blocks/"):

@@ -95,12 +95,12 @@ async def test_a_copy_has_all_conversations(perdure: AsyncPerdure) -> None:
         await agent.send(text, conversation=line.id)
         if number == 0:
             changes: Any = {"model": "test/other", "options": {"temperature": 0.3}, "description": "of figs"}
-            await perdure.services.conversations.update(agent.id, line.id, changes)
+            await agent.change_conversation(line.id, changes)
         if number == 1:
             (own,) = await agent.isolated_blocks(line.id)
-            await perdure.services.blocks.update(own.id, {"value": "Likes coffee."})
+            await perdure.blocks.edit(own.id, {"value": "Likes coffee."})
         if number == 2:
-            await perdure.services.conversations.update(agent.id, line.id, {"archived": True})
+            await agent.change_conversation(line.id, {"archived": True})
     await agent.facts.extract()
     one, _ = await copy_of(perdure, agent)
     other, _ = await copy_of(perdure, one)
@@ -220,7 +220,7 @@ async def test_a_call_that_waits_no_more_gets_a_result(how: str) -> None:
 async def test_a_model_that_is_not_here_is_said(perdure: AsyncPerdure) -> None:
     agent = await perdure.create_agent("ada")
     line = await agent.new_conversation(summary="of figs")
-    await perdure.services.conversations.update(agent.id, line.id, {"model": "test/other"})
+    await agent.change_conversation(line.id, {"model": "test/other"})
 
     def change(document: Any) -> None:
         document["metadata"]["perdure"]["agents"]["agent-0"]["conversations"][1]["model"] = "nobody/x"

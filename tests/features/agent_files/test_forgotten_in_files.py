@@ -71,7 +71,7 @@ async def live(perdure: AsyncPerdure, word: str) -> AsyncAgent:
         system=f"You know {word}. {{CORE_MEMORY}}",
     )
     named = NewMessage((Text("Hello."),), name=word, otid=f"{word}-1")
-    await perdure.services.messages.submit(RunRequest(agent_id=agent.id, messages=(named,)))
+    await agent.send_request(RunRequest(agent_id=agent.id, messages=(named,)))
     for text in (f"I like {word}s.", f"I live in {word.title()}.", "I live in Oslo."):
         await agent.send(text)
         await agent.facts.extract()

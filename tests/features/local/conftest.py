@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure.features.local import catalogue, models
+from perdure.features.local import catalogue, commands, models
 from perdure.features.local.catalogue import LocalModel
 from tests.support.model_files import write_model
 
@@ -51,5 +51,5 @@ def list_one_model(monkeypatch: pytest.MonkeyPatch, data: bytes, address: str) -
     """Let the catalogue hold one model, `mine`: with this contents, at this address."""
     sha256 = hashlib.sha256(data).hexdigest()
     model = LocalModel(name="mine", address=address, size_bytes=len(data), sha256=sha256)
-    for module in (catalogue, models):
+    for module in (catalogue, models, commands):
         monkeypatch.setattr(module, "catalogue", lambda: {"mine": model})

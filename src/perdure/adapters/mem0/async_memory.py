@@ -15,8 +15,9 @@ from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
 from perdure.adapters.opening import Closing, OwnStore, plain
-from perdure.library.services.facts.episodes import NewEpisode
-from perdure.library.services.facts.views import FactConditions, zone
+from perdure.library.facts.episodes import NewEpisode
+from perdure.library.facts.facts import AsyncFacts
+from perdure.library.facts.views import FactConditions, zone
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""
@@ -36,7 +37,7 @@ class AsyncMemory:
     """
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "mem0") -> None:
-        self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
+        self._perdure, self._name = perdure, graph
         self._id: Any = None
         self._home: tzinfo = UTC
 
@@ -118,12 +119,11 @@ class AsyncMemory:
             raise ValueError(f"threshold is {threshold!r:.80}: give a number from 0 to 1")
         most = fields.check_top_k(top_k if limit is None else limit)
         scope, rest = fields.split_filters(filters, ids)
-        hits = await self._facts.search(
-            await self._graph(),
+        hits = await (await self._facts()).search(
             query,
             limit=SEARCH_MAX if rest else min(max(1, most), SEARCH_MAX),
             explain=True,
-            conditions=_conditions(scope, show_expired),
+            **_conditions(scope, show_expired),
         )
         found = [
             (hit, score)
@@ -159,11 +159,8 @@ class AsyncMemory:
         results: list[Result] = []
         last: FactHit | None = None
         while len(results) < most:
-            page = await self._facts.list(
-                await self._graph(),
-                limit=PAGE,
-                after=None if last is None else last.fact.id,
-                conditions=_conditions(scope, show_expired),
+            page = await (await self._facts()).list(
+                limit=PAGE, after=None if last is None else last.fact.id, **_conditions(scope, show_expired)
             )
             chosen = [hit.fact for hit in page if not rest or fields.matches(await self._fields(hit.fact), rest)]
             results += [await self._item(fact) for fact in chosen[: most - len(results)]]
@@ -198,14 +195,14 @@ class AsyncMemory:
             changes["scope"] = {**fact.scope, "metadata": fields.metadata_text({**metadata_of(fact), **own})}
         if expiration_date is not UNSET:
             changes |= fields.until(fact, fields.end_of(expiration_date, self._home))
-        await self._facts.update(fact.id, changes, origin=PROGRAM)
+        await self._perdure.facts.edit(fact.id, changes, origin=PROGRAM)
         return {"message": "Memory updated successfully!"}
 
     async def delete(self, memory_id: str) -> Result:
         """Delete a memory. Raises: ValueError: there is none."""
         if (fact := await self._find(memory_id)) is None:
             raise _no_memory(memory_id)
-        await self._facts.delete([fact.id])
+        await self._perdure.facts.forget([fact.id])
         return {"message": "Memory deleted successfully!"}
 
     async def delete_all(
@@ -224,7 +221,7 @@ class AsyncMemory:
     async def history(self, memory_id: str) -> list[Result]:
         """List the changes of a memory, oldest first; none for an unknown one."""
         try:
-            versions = (await self._facts.history(_as_id(memory_id))).versions
+            versions = (await self._perdure.facts.history(_as_id(memory_id))).versions
         except NotFound:
             return []
         return history_items(versions) if versions[0].graph_id == await self._graph() else []
@@ -254,12 +251,12 @@ class AsyncMemory:
             for message in said
             if message["role"] in _ROLES
         ]
-        hits = await self._episodes.add(await self._graph(), new) if new else ()
+        hits = await (await self._facts()).add_episodes(new) if new else ()
         results = []
         for hit in hits:
             fact = hit.fact
             if end is not None and (fact.invalid_at is None or fact.invalid_at > end):
-                await self._facts.update(fact.id, fields.until(fact, end), origin=PROGRAM)
+                await self._perdure.facts.edit(fact.id, fields.until(fact, end), origin=PROGRAM)
             event = "ADD" if fact.seq == fact.first_seq else "UPDATE"
             results.append({"id": fact.id, "memory": fact.text, "event": event})
         return results
@@ -267,8 +264,7 @@ class AsyncMemory:
     async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
         """Store a message as one fact, as it is."""
         scope = {**fields.with_name(scope, message), "role": message["role"]}
-        hit = await self._facts.add(
-            await self._graph(),
+        hit = await (await self._facts()).add_fact(
             message["content"],
             subject=scope.get("actor_id") or next(scope[name] for name in fields.IDS if name in scope),
             origin=PROGRAM,
@@ -286,15 +282,15 @@ class AsyncMemory:
 
     async def _delete_where(self, scope: Mapping[str, str]) -> None:
         """Delete the memories of this scope, true or not, and the texts that they are made of."""
-        await self._episodes.delete(await self._graph(), scope)
+        await (await self._facts()).delete_episodes(scope)
         conditions = _conditions(scope, True)
-        while page := await self._facts.list(await self._graph(), limit=PAGE, conditions=conditions):
-            await self._facts.delete([hit.fact.id for hit in page])
+        while page := await (await self._facts()).list(limit=PAGE, **conditions):
+            await self._perdure.facts.forget([hit.fact.id for hit in page])
 
     async def _find(self, memory_id: str) -> Fact | None:
         """Return the fact of a memory; None: there is none, it is deleted, or it is in another graph."""
         try:
-            fact = (await self._facts.get(_as_id(memory_id))).fact
+            fact = (await self._perdure.facts.get(_as_id(memory_id))).fact
         except NotFound:
             return None
         return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
@@ -309,14 +305,18 @@ class AsyncMemory:
 
     async def _created_at(self, fact: Fact) -> datetime:
         """Return when a memory was added, whatever was changed since."""
-        first = fact if fact.seq == fact.first_seq else (await self._facts.history(fact.id)).versions[0]
+        first = fact if fact.seq == fact.first_seq else (await self._perdure.facts.history(fact.id)).versions[0]
         return first.created_at
+
+    async def _facts(self) -> AsyncFacts:
+        """Return the facts of the graph."""
+        return self._perdure.facts_of(await self._graph())
 
     async def _graph(self) -> Any:
         """Return the id of the graph, whose days are those of `_home`."""
         if self._id is None:
-            self._id = (await self._episodes.open_graph(self._name)).id
-            self._home = zone(await self._facts.timezone(self._id))
+            self._id = (await self._perdure.facts.open_graph(self._name)).id
+            self._home = zone(await self._perdure.facts_of(self._id).timezone())
         return self._id
 
 

@@ -18,7 +18,7 @@ from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle
 from perdure.core.text.line_diff import diff_lines
 from perdure.library.agent import AsyncAgent
-from perdure.library.services.groups.companions import PassInfo
+from perdure.library.groups.companions import PassInfo
 
 _MAKING_ROOM = {
     "evict": "the window is full: summarising what was said first…",

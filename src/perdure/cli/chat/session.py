@@ -57,7 +57,6 @@ class Session:
         """`run_command` runs a text that begins with /; without it such a text is a message."""
         self.perdure, self.agent, self.view = perdure, agent, view
         self.conversation = conversation
-        self._approvals = perdure.services.approvals
         self._source = source
         self._run_command = run_command
         self._news = CompanionNews(view)
@@ -164,7 +163,7 @@ class Session:
         selected = [call for call in waiting if call_id in (None, call.call_id)]
         ids = [call.call_id for call in selected]
         if not ids:
-            ids += await self._approvals.find_decisions(self.agent.id, self.conversation, call_id)
+            ids += await self.agent.find_decisions(self.conversation, call_id)
         if not ids:
             names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
             which = "no call waits for you" if call_id is None else f"no call {call_id!r:.80} waits for you"
@@ -211,7 +210,7 @@ class Session:
             if not undecided or not self._source.interactive:
                 self.view.print_note(*map(pending_view, waiting))
                 break
-            decisions = await ask_decisions(undecided, self._source, self.view, self._approvals.check_arguments)
+            decisions = await ask_decisions(undecided, self._source, self.view, self.agent.check_arguments)
             if decisions is None:
                 self.view.note("nothing is decided: " + ("the call waits" if len(undecided) == 1 else "the calls wait"))
                 break
@@ -234,7 +233,7 @@ class Session:
     async def _answer(self, decisions: Sequence[ToolDecision], pending: Sequence[PendingCall]) -> bool:
         """Send the decisions and follow the run; False: the person stopped waiting for it. Raises: PerdureError."""
         await self._check_model()
-        open_calls = await self._approvals.list_open(self.agent.id, self.conversation)
+        open_calls = await self.agent.open_calls(self.conversation)
         edits = {decision.call_id: decision.arguments for decision in decisions if decision.arguments is not None}
         # Somebody else can have decided the same calls meanwhile: then they are no longer open, and their run is shown.
         calls = {call.call_id: call for call in (*(waiting.call for waiting in pending), *open_calls)}

@@ -15,7 +15,7 @@ if for_work(__name__):
     from perdure.cli.work import confirm, deleting, load_all
     from perdure.core.access.values import ApiKey, AuditFilter, Organisation, User, as_scope, limits_of
     from perdure.core.errors import InvalidInput
-    from perdure.library.services.access.access import LAST_WRITES_S, Access
+    from perdure.library.access import LAST_WRITES_S, Access
     from perdure.server.config import ServerConfig, key_path, load_key
     from perdure.settings import Settings
 

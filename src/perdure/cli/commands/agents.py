@@ -40,8 +40,8 @@ if for_work(__name__):
     from perdure.domain.conversations.importing import ImportedMessage, imported_message
     from perdure.library.agent import AsyncAgent
     from perdure.library.checks import LIMIT_MAX
+    from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.transcripts import TranscriptEntry
     from perdure.settings import Settings
 
 FIRST_AGENT = "`perdure` makes one and starts the chat."
@@ -123,7 +123,7 @@ async def settings(
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     """Every agent, the one used last first."""
     agents = [agent.info for agent in await work.load_all(perdure.agents)]
-    used_at = await perdure.services.agents.last_used([agent.id for agent in agents])
+    used_at = await perdure.all_agents.last_used([agent.id for agent in agents])
     rows = [AgentRow(agent, used_at.get(agent.id, agent.created_at)) for agent in agents]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
 
@@ -150,7 +150,7 @@ async def cancel(
 ) -> None:
     """Cancel the runs of an agent and its waiting calls. No model is called."""
     line = None if conversation is None else (await conversation_named(agent, conversation)).id
-    runs = await perdure.services.runs.cancel_all(agent.id, conversation=line, whole_agent=line is None)
+    runs = await agent.cancel_all(conversation=line, whole_agent=line is None)
     view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
     view.hint(f"`{chat_command(agent)}` goes on." if runs else "there is nothing to cancel")
 
@@ -299,8 +299,7 @@ async def import_messages(
         else:
             into = await conversation_named(agent, conversation or "default")
         with work.progress_bar() as progress:
-            counts = await perdure.services.messages.import_messages(
-                agent.id,
+            counts = await agent.import_messages(
                 _parse_messages(lines, limit_chars),
                 conversation=into.id,
                 checked=True,

@@ -37,9 +37,9 @@ if for_work(__name__):
     from perdure.core.ids import ArchiveId, PassageId
     from perdure.core.passages import PASSAGE_STATES, Archive, Passage, PassageState
     from perdure.library.checks import Page
+    from perdure.library.passages import passage_filter
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.passages import passage_filter
-    from perdure.library.services.transfer import check_lines
+    from perdure.library.transfer import check_lines
     from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
     from perdure.search.query import parse_time
 
@@ -87,11 +87,10 @@ async def list_passages(
 ) -> None:
     """List passages with their states, newest first."""
     where, page = passage_filter(states=passage_states(state)), Page(limit, ascending=False)
-    service = perdure.services.passages
     if archive is not None:
-        passages = await service.list((await perdure.archives.get(archive)).id, page, where=where)
+        passages = await (await perdure.archives.get(archive)).list_passages(page, where=where)
     else:
-        passages = await service.list_of_agent((await work.get_agent(view, perdure, agent)).id, page, where=where)
+        passages = await (await work.get_agent(view, perdure, agent)).list_passages(page, where=where)
     _show_passages(view, passages)
     view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
 
@@ -103,8 +102,8 @@ async def restore(
     passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
     """Bring passages back that have faded or are archived."""
-    ids = [PassageId(await perdure.services.why.find_id(start, "passage")) for start in passages]
-    _show_passages(view, [await perdure.services.passages.restore(one) for one in ids])
+    ids = [PassageId(await perdure.origins.find_id(start, "passage")) for start in passages]
+    _show_passages(view, [await perdure.archives.restore_passage(one) for one in ids])
     view.hint("Searches and automatic recall find them again.")
 
 
@@ -180,7 +179,7 @@ async def export_archives(
     with work.progress_bar() as progress, work.output_lines(view, file, overwrite=overwrite) as write:
         for archive in archives:
             first = True  # the archive itself, before its passages
-            async for line in perdure.services.transfer.export_archive(archive.id):
+            async for line in perdure.transfer.export_archive(archive.id):
                 write(line)
                 done += not first
                 first = False
@@ -206,7 +205,7 @@ async def import_archives(
             reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
             target = None if into is None else (await perdure.archives.get(into)).id
             with work.progress_bar() as progress:
-                counts = await perdure.services.transfer.import_archives(
+                counts = await perdure.transfer.import_archives(
                     lines, into=target, progress=lambda done: progress("importing", done, total)
                 )
             hint = "`perdure search TEXT --archive NAME` looks into one;"
@@ -247,25 +246,22 @@ async def search(
     """Search messages and archives."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure search TEXT")
-    service = perdure.services.search
     states = passage_states(state)
     where = passage_filter(tags=tags or (), states=states)
     messages: Hits[MessageHit] | None = None
     facts: Hits[FactHit] | None = None
     if archive is not None:
         target = await perdure.archives.get(archive)
-        passages = await service.passages(
+        passages = await perdure.search.search_passages(
             text, where, archive_id=target.id, since=since, until=until, limit=limit, explain=why
         )
         hint = f"`perdure archive export {target.id} FILE.jsonl` writes the archive out."
     else:
         owner = await work.get_agent(view, perdure, agent)
         if not tags and not states:  # messages have none
-            messages = await service.messages_of_agent(
-                owner.id, text, since=since, until=until, limit=limit, explain=why
-            )
+            messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
         if not tags:  # facts have none
-            zone = (await perdure.services.agents.resolve(owner.id)).timezone
+            zone = owner.info.timezone
             facts = await owner.facts.search(
                 text,
                 states=states,
@@ -274,9 +270,7 @@ async def search(
                 since=parse_time(since, timezone=zone),
                 until=parse_time(until, timezone=zone, end=True),
             )
-        passages = await service.passages(
-            text, where, agent_id=owner.id, since=since, until=until, limit=limit, explain=why
-        )
+        passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."
     show_hits(view, text, messages, passages, facts, why=why)
     view.hint(hint if why else f"{hint} --why tells why each was found.")

@@ -16,8 +16,8 @@ if for_work(__name__):
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
     from perdure.cli.work import deleting
     from perdure.core.groups.group import PassCause, PassOutcome
+    from perdure.library.groups.companions import CompanionInfo, PassInfo
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.groups.companions import CompanionInfo, PassInfo
 
 NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
 CAUSES: dict[PassCause, str] = {
@@ -44,7 +44,7 @@ OUTCOMES: dict[PassOutcome | None, str] = {
 @command("companion list", none=NO_COMPANION)
 async def list_companions(view: View, perdure: AsyncPerdure) -> None:
     """List the agents with a companion, which tidies their memory while nobody waits."""
-    found = await perdure.services.companions.list()
+    found = await perdure.companions.list()
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
     for info in found:
         last = "-"
@@ -65,7 +65,7 @@ async def show(
     limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
-    info = await perdure.services.companions.get(agent.id)
+    info = await agent.companion.get()
     passes = (await agent.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
     view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
@@ -94,7 +94,7 @@ async def on(view: View, agent: LastAgent) -> None:
 @command("companion off", change=True)
 async def off(view: View, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = False) -> None:
     """Delete the companion of an agent; what it wrote into memory stays."""
-    info = await perdure.services.companions.get(agent.id)
+    info = await agent.companion.get()
     what, stays = f"companion {info.name!r} with its history", "what it wrote into memory stays"
     with deleting(view, what, stays, yes=yes, gone=info.companion.id):
         await agent.companion.disable()
@@ -123,7 +123,7 @@ async def update(
     """Change how often a companion wakes, and what a pass may take."""
     given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
     changes: Any = {name: value for name, value in given.items() if value is not None}
-    info = await perdure.services.companions.update(agent.id, changes)
+    info = await agent.companion.update(**changes)
     view.show(_shape(info), *_info_view(info))
 
 

@@ -30,9 +30,9 @@ if for_work(__name__):
     from perdure.domain.facts.graphs import FactFields
     from perdure.domain.facts.settings import load_graph_settings
     from perdure.domain.forgetting import Memory, kind_of
+    from perdure.library.facts.views import FactConditions
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.facts.views import FactConditions
-    from perdure.library.services.search import period
+    from perdure.library.search import period
     from perdure.search.query import parse_time
 
     TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
@@ -99,7 +99,7 @@ async def search_facts(
 async def show_fact(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show a fact with its times and its entities."""
     [fact_id], home = await find_facts(perdure, fact)
-    hit = await perdure.services.facts.get(fact_id)
+    hit = await perdure.facts.get(fact_id)
     view.show(fact_shape(hit), *fact_view(hit, home))
     view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
@@ -108,7 +108,7 @@ async def show_fact(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
 async def history(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
     [fact_id], _ = await find_facts(perdure, fact)
-    show_origin(view, await perdure.services.why.find_origin(fact_id))
+    show_origin(view, await perdure.origins.why(fact_id))
     view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
@@ -154,7 +154,7 @@ async def edit(
         changes["invalid_at"] = parse_time(until, timezone=home)
     if not changes:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
-    hit = await perdure.services.facts.update(fact_id, changes)
+    hit = await perdure.facts.edit(fact_id, changes)
     view.show(fact_shape(hit), *fact_view(hit, home))
     view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
@@ -163,11 +163,11 @@ async def edit(
 async def forget(view: View, perdure: AsyncPerdure, facts: FactNames, yes: Yes = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
     fact_ids, _ = await find_facts(perdure, *facts)
-    hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
+    hits = [await perdure.facts.get(fact_id) for fact_id in fact_ids]
     what = plural(len(hits), "fact")
     texts = "; ".join(visible(hit.fact.text) for hit in hits)
     confirm(view, f"{texts}\nForget {what}?", action=f"forget the {what}", yes=yes)
-    gone = await perdure.services.facts.delete(fact_ids)
+    gone = await perdure.facts.forget(fact_ids)
     view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
     command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
     view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
@@ -200,8 +200,8 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
 
 async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[FactId], str]:
     """The facts whose ids begin so, and the time zone of the first. Raises: NotFound, InvalidInput."""
-    ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
-    return ids, await perdure.services.facts.timezone(ids[0])
+    ids = [FactId(await perdure.origins.find_id(start, "fact")) for start in starts]
+    return ids, await perdure.facts.timezone(ids[0])
 
 
 @command("fact restore", lacks=NO_STORE)
@@ -226,7 +226,7 @@ async def restore(
     if not facts:
         raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
     fact_ids, home = await find_facts(perdure, *facts)
-    hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
+    hits = [await perdure.facts.restore(fact_id) for fact_id in fact_ids]
     view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
     view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
 
@@ -235,7 +235,7 @@ async def restore(
 async def accept(view: View, perdure: AsyncPerdure, facts: FactNames) -> None:
     """Accept proposed facts."""
     fact_ids, home = await find_facts(perdure, *facts)
-    hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
+    hits = [await perdure.facts.edit(fact_id, {"state": "active"}) for fact_id in fact_ids]
     view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
     view.hint("`perdure fact list --state proposed` shows what else waits.")
 
@@ -268,7 +268,7 @@ async def settings(
     if pairs := read_pairs("a setting", changes):
         values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
         await agent.facts.update_settings(**values)
-    graph = await perdure.services.facts.find_graph(agent.id)
+    graph = await agent.facts.find_graph()
     settings = asdict(load_graph_settings({} if graph is None else graph.settings))
     view.show(settings, settings_view(settings))
     view.hint(f"`perdure fact settings {agent.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text.")

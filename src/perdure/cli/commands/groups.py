@@ -24,9 +24,9 @@ if for_work(__name__):
     from perdure.core.groups import group as core
     from perdure.core.ids import AgentId
     from perdure.domain.groups.units import GroupChanges
-    from perdure.library.groups import AsyncGroup
+    from perdure.library.groups.groups import AsyncGroup
+    from perdure.library.groups.replies import GroupReply
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.groups.groups import GroupReply
 
 GroupName = Annotated[
     str, argument("Its id, the beginning of it, or its description.", "GROUP", autocompletion=group_names)
@@ -173,7 +173,7 @@ async def send(
     events: list[core.GroupEvent] = []
     turn = await target.submit(text)
     with cancel_on_interrupt(target, turn):
-        async for event in perdure.services.groups.follow(turn):
+        async for event in perdure.group_of(turn.group_id).follow(turn):
             events.append(event)
             _show_event(view, event, colours)
     view.clear_status()

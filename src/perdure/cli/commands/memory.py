@@ -28,10 +28,10 @@ if for_work(__name__):
     from perdure.core.forgetting.values import PLACE_NAMES, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.provenance.sources import RevertResult, WriteText
     from perdure.library.agent import AsyncAgent
-    from perdure.library.origins import Origin, origin_shape
+    from perdure.library.origins.sources import revert_shape, source_shape, write_shape
+    from perdure.library.origins.values import Origin, origin_shape
+    from perdure.library.origins.why import is_id_start
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
-    from perdure.library.services.why import is_id_start
 
 Label = Annotated[str, argument("Label of the block, such as human.", "LABEL")]
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
@@ -218,7 +218,7 @@ async def why(
     The beginning of an id is enough; block-...:3 is a line of a block.
     """
     if agent is None and is_id_start(of):
-        origin = await perdure.services.why.find_origin(of)
+        origin = await perdure.origins.why(of)
     else:
         origin = await (await get_agent(view, perdure, agent)).why(of)
     show_origin(view, origin)
@@ -242,10 +242,9 @@ async def forget(
     """Show where a text stands in memory and history, and take it out."""
     if is_id_start(text):
         with suppress(NotFound):  # then it is a text like any other
-            text = await perdure.services.why.find_id(text, "message", "passage")
-    corrections = perdure.services.corrections
+            text = await perdure.origins.find_id(text, "message", "passage")
     with progress_bar() as progress:
-        preview = await corrections.find_mentions(agent.id, text, progress=progress)
+        preview = await agent.find_mentions(text, progress=progress)
     count = preview.total if erase else preview.in_view
     view.print(*preview_view(preview))
     if not count and not (erase and preview.unended):
@@ -259,7 +258,7 @@ async def forget(
         question, action = f"Remove it from {plural(count, 'row')} of the store, for good?", "erase the text"
     confirm(view, question, action=action, yes=yes)
     with progress_bar() as progress:
-        result = await corrections.forget(agent.id, text, erase_text=erase, progress=progress)
+        result = await agent.forget(text, erase=erase, progress=progress)
     if erase:
         from perdure.cli.chat.prompt import drop_typed  # it loads slowly
 

@@ -29,9 +29,9 @@ if for_work(__name__):
     from perdure.core.ids import ConversationId, MessageId, RunId
     from perdure.core.runs import Run, RunFilter, Usage
     from perdure.library.checks import Page
+    from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.replays import Answer
-    from perdure.library.services.transcripts import TranscriptEntry
+    from perdure.library.runs.replays import Answer
 
     AgentCall = tuple[str, PendingCall]
     """(name of the agent, call)"""
@@ -55,7 +55,7 @@ async def list_runs(
 ) -> None:
     """List runs, newest first."""
     owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
-    runs = await perdure.services.runs.list(RunFilter(agent_ids=owners), Page(limit, ascending=False))
+    runs = await perdure.runs.page_of_runs(RunFilter(agent_ids=owners), Page(limit, ascending=False))
     numbers = ("tokens in", "out")
     table = new_table("run", "when", "status", *numbers, right=numbers, styles={"when": "dim"})
     for run in runs:
@@ -69,11 +69,10 @@ async def list_runs(
 @command("run show", finds="run")
 async def show_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Show the time line of a run, its steps with tokens and price, and its messages."""
-    services = perdure.services
-    run, spans = await services.runs.get_spans(await _find_run(perdure, run_id))
+    run, spans = await perdure.runs.spans_of_run(await _find_run(perdure, run_id))
     agent = await perdure.agent(run.key.agent_id)
     steps = await agent.steps(run_id=run.id, limit=STEPS_MAX)
-    messages = await services.runs.list_messages(
+    messages = await perdure.runs.messages_of_run(
         run.id, Page(MESSAGES_MAX, ascending=True), lambda _, message: [message], id_of=lambda message: message.id
     )
     times = new_table("", "seconds", right=("seconds",))
@@ -99,11 +98,11 @@ async def show_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
 @command("run cancel", finds="run")
 async def cancel_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Ask a run to stop."""
-    run = await perdure.services.runs.get(await _find_run(perdure, run_id))
+    run = await perdure.runs.run(await _find_run(perdure, run_id))
     if run.ended:
         view.show(run_shape(run), f"{run.id} has ended already ({_status(run)}).")
         return
-    run = await perdure.services.runs.cancel(run.id)
+    run = await perdure.runs.cancel(run.id)
     view.show(run_shape(run), f"{run.id} was asked to stop.")
     view.hint(f"`perdure run show {run.id}` shows whether it has; what was said is kept")
 
@@ -112,7 +111,7 @@ async def cancel_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None
 async def export_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
     found = await _find_run(perdure, run_id)
-    view.print(json.dumps(await perdure.services.replays.export(found), ensure_ascii=False, indent=2))
+    view.print(json.dumps(await perdure.runs.export_run(found), ensure_ascii=False, indent=2))
 
 
 @command("run replay", finds="run")
@@ -131,7 +130,7 @@ async def replay_run(
     text = None if system is None else read_text(system)
     found = await _find_run(perdure, run_id)
     view.show_status("sending the requests again…")
-    replay = await perdure.services.replays.replay(found, model=model, system=text)
+    replay = await perdure.runs.replay(found, model=model, system=text)
     view.clear_status()
     table = new_table("", visible(replay.old_model), visible(replay.new_model))
     for number, step in enumerate(replay.steps):
@@ -150,8 +149,8 @@ async def fork_run(
     before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
 ) -> None:
     """Begin a new conversation with a copy of what was said up to a message."""
-    message = MessageId(await perdure.services.why.find_id(message_id, "message"))
-    source = await perdure.services.conversations.find_of_message(message)
+    message = MessageId(await perdure.origins.find_id(message_id, "message"))
+    source = await perdure.conversations.conversation_of_message(message)
     agent = await perdure.agent(source.agent_id)
     made = await agent.fork_conversation(
         source.id, upto=None if before else message, before=message if before else None
@@ -186,7 +185,7 @@ def _status(run: Run) -> str:
 async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
     """The run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
     try:
-        return RunId(await perdure.services.why.find_id(name, "run"))
+        return RunId(await perdure.origins.find_id(name, "run"))
     except NotFound as error:
         raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
 
@@ -194,7 +193,7 @@ async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
 @command("approval list", none=NO_CALL)
 async def list_approvals(view: View, perdure: AsyncPerdure) -> None:
     """List the tool calls that wait for a person, or for the program that sent the message."""
-    waiting = await perdure.services.approvals.list_all()
+    waiting = await perdure.approvals.list_all()
     shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
     view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
     hint = "`perdure approval approve AGENT` lets them run, `perdure approval deny AGENT` refuses them"
@@ -247,7 +246,7 @@ async def _find_conversation(
         return (await conversation_named(agent, option)).id
     ids = {
         call.conversation_id: None
-        for _, call in await perdure.services.approvals.list_all()
+        for _, call in await perdure.approvals.list_all()
         if call.agent_id == agent.id and (call.call_id == call_id or (call_id is None and not call.awaits_client))
     }
     if len(ids) > 1:
@@ -256,6 +255,6 @@ async def _find_conversation(
             f" --conversation ({', '.join(ids)})"
         )
     if not ids and call_id is not None:
-        conversations = await perdure.services.approvals.find_decided(agent.id, call_id)
+        conversations = await agent.find_decided(call_id)
         return conversations[0] if len(conversations) == 1 else None
     return next(iter(ids), None)

@@ -17,7 +17,7 @@ if for_work(__name__):
     from perdure.cli.work import deleting, get_agent, read_object
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
-    from perdure.core.schedules import Schedule, ScheduleStatus
+    from perdure.core.schedules import Schedule
     from perdure.core.text.zones import zone
     from perdure.domain.schedules import describe_timing, next_times
     from perdure.library.perdure import AsyncPerdure
@@ -89,9 +89,8 @@ async def list_schedules(
     everything: Annotated[bool, flag("--all", "With those that have ended.")] = False,
 ) -> None:
     """List the schedules, and when each fires next."""
-    owner = None if agent is None else (await get_agent(view, perdure, agent)).id
-    statuses: tuple[ScheduleStatus, ...] | None = None if everything else ("active",)
-    found = await perdure.services.schedules.list(owner, statuses=statuses, limit=ALL_MAX)
+    schedules = perdure.schedules if agent is None else (await get_agent(view, perdure, agent)).schedules
+    found = await schedules.list(statuses=() if everything else ("active",), limit=ALL_MAX)
     names = {agent_id: (await perdure.agent(agent_id)).name for agent_id in {one.agent_id for one in found}}
     found = sorted(found, key=lambda one: (one.next_at is None, one.next_at or one.created_at))  # what comes next first
     table = new_table("schedule", "agent", "name", "when", "next", styles={"name": "dim"})
@@ -109,7 +108,7 @@ async def list_schedules(
 async def show_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> None:
     """Show a schedule: its next five times, and what became of the last ones."""
     found = await _find_schedule(perdure, schedule)
-    firings = await perdure.services.schedules.list_firings(found.id, limit=FIRINGS)
+    firings = await perdure.schedules.firings(found.id, limit=FIRINGS)
     name = (await perdure.agent(found.agent_id)).name
     head = f"{found.id}  {found.name or name}  {describe_timing(found.timing)}  {found.status}"
     table = new_table("due", "fired", "", "run")
@@ -128,7 +127,7 @@ async def show_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> No
 async def cancel_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> None:
     """End a schedule; its past can still be shown."""
     found = await _find_schedule(perdure, schedule)
-    cancelled = await perdure.services.schedules.cancel(found.id)
+    cancelled = await perdure.schedules.cancel(found.id)
     ended = found.status != "active"
     line = f"{found.id} had {found.status} already." if ended else f"{found.id} fires no more."
     view.show(schedule_shape(cancelled, (await perdure.agent(found.agent_id)).name), line)
@@ -140,7 +139,7 @@ async def delete_schedule(view: View, perdure: AsyncPerdure, schedule: Name, yes
     found = await _find_schedule(perdure, schedule)
     what = f"schedule {visible(found.name or found.id)!r} with its past"
     with deleting(view, what, "what it sent stays in the history", yes=yes):
-        await perdure.services.schedules.delete(found.id)
+        await perdure.schedules.delete(found.id)
 
 
 @command("event")
@@ -159,7 +158,7 @@ async def tell_event(
     values = {} if data is None else read_object("--data", data, '{"from": "the app"}')
     accepted = await agent.notify(kind, values, wake=wake, idempotency_key=key)
     view.show_status("waiting for the agent…" if wake else "")
-    reply = await perdure.services.messages.reply(accepted)
+    reply = await perdure.messages.reply_to(accepted)
     view.clear_status()
     if wake:
         view.show(reply_shape(agent, reply), Text(visible(reply.text)))
@@ -197,7 +196,7 @@ def _time(schedule: Schedule, moment: datetime) -> str:
 
 async def _find_schedule(perdure: AsyncPerdure, name: str) -> Schedule:
     """The schedule of this id or its beginning, or of this name. Raises: NotFound, InvalidInput."""
-    found = await perdure.services.schedules.list(None, limit=ALL_MAX)
+    found = await perdure.schedules.list(statuses=(), limit=ALL_MAX)
     matches = [one for one in found if one.id == name or (one.name and one.name == name_form(name))]
     if not matches and name.startswith("schedule-") and len(name) > len("schedule-"):
         matches = [one for one in found if one.id.startswith(name)]

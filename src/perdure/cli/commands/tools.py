@@ -26,8 +26,7 @@ if for_work(__name__):
     from perdure.core.tools.portable import schema_warnings
     from perdure.core.tools.spec import Tool, ToolCode
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.tools.secrets import rotate_store
-    from perdure.library.tools import AsyncSecrets
+    from perdure.library.tools.secrets import AsyncSecrets, rotate_store
     from perdure.settings import Settings
 
 ToolName = Annotated[str, argument("Name or id of the tool.", "NAME")]

@@ -30,7 +30,7 @@ if for_work(__name__):
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.core.text.addresses import check_store_address, is_postgres, without_password
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.upkeep import Comparison
+    from perdure.library.upkeep import Comparison
     from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
@@ -50,8 +50,8 @@ async def backup(
     """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
     with progress_bar() as progress:
-        await perdure.services.upkeep.backup(file, lambda done, total: progress("copying", done, total))
-    place = perdure.services.upkeep.place
+        await perdure.upkeep.backup(file, lambda done, total: progress("copying", done, total))
+    place = perdure.upkeep.place
     summary = look_at_backup(file)
     size = file.stat().st_size
     view.show(
@@ -134,7 +134,7 @@ async def verify(
         if not has_store(Settings.from_environment()):
             raise no_store("nothing to compare")
         async with open_store() as perdure:
-            upkeep = perdure.services.upkeep
+            upkeep = perdure.upkeep
             if problems := await upkeep.find_damage():
                 # Nothing in such a file can be trusted, so nothing else is compared.
                 view.print(*(Text.assemble(("✗ ", "bold red"), visible(one)) for one in problems))
@@ -183,7 +183,7 @@ async def scrub(view: View, perdure: AsyncPerdure) -> None:
     """
     began = time.monotonic()
     with progress_bar() as progress:
-        await perdure.services.upkeep.scrub(progress)
+        await perdure.upkeep.scrub(progress)
     view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
     view.hint("Backups and copies keep what was in the store when they were made.")
 
@@ -224,7 +224,7 @@ async def reindex(
     start = time.monotonic()
     try:
         with progress_bar() as progress:
-            result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
+            result = await perdure.upkeep.reindex(owners, again=again, progress=progress)
     except asyncio.CancelledError:
         view.hint(
             "Stopped. What is done stays; `perdure store reindex` goes on, and so does any process with the store."

@@ -14,7 +14,7 @@ from perdure.context.costs.ledger import REASONS
 from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
-from perdure.library.services.steps import StepInfo
+from perdure.library.runs.steps import StepInfo
 
 BAR_CELLS = 60
 NAMES_MAX = 3  # of summaries and stubs

@@ -14,7 +14,7 @@ from perdure.cli.views.json import fields
 from perdure.cli.views.view import first_names, fold, local_time, new_table, plural, short_id, visible
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.text.zones import local, zone
-from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 from perdure.search.hits import FactHit
 
 FIELDS = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "state")

@@ -21,7 +21,7 @@ from perdure.core.passages import Passage
 from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.library.services.steps import StepInfo
+from perdure.library.runs.steps import StepInfo
 from perdure.search.hits import FactHit, MessageHit, PassageHit
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")

@@ -25,8 +25,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
+from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.reply import Reply
-from perdure.library.services.transcripts import TranscriptEntry
 
 ABOUT_CHARS = 60
 WITH_IDS_CELLS = 110

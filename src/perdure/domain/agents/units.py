@@ -116,7 +116,7 @@ class NewAgent:
 class AgentChanges(TypedDict, total=False):
     """The fields of an agent that can change. A missing field stays; None removes a prompt or description.
 
-    A new `model` is pinned, unless `follows_default` says otherwise; services take None for the default.
+    A new `model` is pinned, unless `follows_default` says otherwise; the library takes None for the default.
     """
 
     name: str

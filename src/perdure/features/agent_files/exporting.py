@@ -24,17 +24,17 @@ async def export_text(
     library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
 ) -> str:
     """Write an agent as an agent file, with the messages of a conversation, by default of all. Raises: NotFound."""
-    state = await library.services.agents.get_state(agent_id)
+    state = await library.agent_of(agent_id).state()
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)
-    lines = {(await library.services.conversations.get(agent_id, conversation)).seq: messages}
+    lines = {(await library.agent_of(agent_id).find_conversation(conversation)).seq: messages}
     if conversation is None and with_messages:
         for line in await _list_conversations(library, agent_id):
             lines[line.seq] = await _list_messages(library, agent_id, line.id)
     held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
-    copy = await library.services.transfer.copy_agent(agent_id, held)
-    forgotten = await library.services.transfer.list_forgotten(agent_id)
+    copy = await library.transfer.copy_agent(agent_id, held)
+    forgotten = await library.transfer.list_forgotten(agent_id)
     agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 
     def write() -> str:
@@ -49,7 +49,7 @@ async def _list_conversations(library: AsyncPerdure, agent_id: AgentId) -> Seque
     """All conversations of an agent but its first, oldest first."""
     found: list[Conversation] = []
     page, where = Page(_PAGE, ascending=True), ConversationFilter(agent_id=agent_id)
-    while states := await library.services.conversations.list_states(where, page, "created"):
+    while states := await library.conversations.page_of_states(where, page, "created"):
         found += (state.conversation for state in states)
         page = replace(page, after=found[-1].id)
     return found
@@ -60,10 +60,9 @@ async def _list_messages(
 ) -> Sequence[Message]:
     """All messages of a conversation, oldest first."""
     found: list[Message] = []
-    conversation = (await library.services.conversations.get(agent_id, conversation)).id
+    conversation = (await library.agent_of(agent_id).find_conversation(conversation)).id
     while True:
-        page = await library.services.messages.list(
-            agent_id,
+        page = await library.agent_of(agent_id).messages(
             conversation=conversation,
             limit=_PAGE,
             before_seq=None,

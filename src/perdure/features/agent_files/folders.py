@@ -13,12 +13,13 @@ from perdure.core.ids import AgentId
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.features.agent_files.reading import FileFolder
 from perdure.library.checks import Page
+from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 
 _PAGE = Page(limit=100, ascending=True)
 
 
-async def create_folder(library: AsyncPerdure, folder: FileFolder) -> Folder:
+async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolder:
     """Make an empty folder. One of its name that is here already is another one: a number follows the name then.
 
     Raises: InvalidInput.
@@ -33,38 +34,33 @@ async def create_folder(library: AsyncPerdure, folder: FileFolder) -> Folder:
     for number in itertools.count(1):
         suffix = f" ({number})" if number > 1 else ""
         try:
-            return await library.services.folders.create(
-                {**fields, "name": wanted[: NAME_CHARS - len(suffix)] + suffix}
-            )
+            return await library.folders.add({**fields, "name": wanted[: NAME_CHARS - len(suffix)] + suffix})
         except AlreadyExists:
             continue
     raise AssertionError("some number is free")
 
 
-async def add_files(library: AsyncPerdure, made: Folder, folder: FileFolder, warnings: list[str]) -> None:
+async def add_files(made: AsyncFolder, folder: FileFolder, warnings: list[str]) -> None:
     """Put the files of a folder into the one that was made of it; files that it can't have are left out."""
     for name, text in folder.texts.items():
         data = text.encode("utf-8", "replace")
         try:
-            await library.services.files.upload(
-                made.id, data, name=name_text(name), original_name=name, if_exists="suffix"
-            )
+            await made.upload(data, name=name_text(name), original_name=name, if_exists="suffix")
         except InvalidInput as error:
             warnings.append(f"file {name!r:.80} of folder {made.name!r:.80} is left out: {error!s:.300}")
 
 
 async def list_folders(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[Folder, dict[str, str]]]:
     """The agent's folders, each with the texts of its files by their names; files without a text are left out."""
-    return [
-        (folder, await _texts_of(library, folder)) for folder in await library.services.folders.list_of_agent(agent_id)
-    ]
+    folders = await library.agent_of(agent_id).files.folders()
+    return [(folder.info, await _texts_of(folder)) for folder in folders]
 
 
-async def _texts_of(library: AsyncPerdure, folder: Folder) -> dict[str, str]:
-    files, page, texts = library.services.files, _PAGE, dict[str, str]()
-    while states := await files.list(folder.id, page):
+async def _texts_of(folder: AsyncFolder) -> dict[str, str]:
+    page, texts = _PAGE, dict[str, str]()
+    while states := await folder.list_files(page):
         for state in states:
             if state.file.status == "completed":
-                texts[state.file.name] = await files.read(folder.id, state.file.id, 1, None)
+                texts[state.file.name] = await folder.text(state.file.id)
         page = replace(page, after=states[-1].file.id)
     return texts

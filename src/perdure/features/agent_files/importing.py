@@ -25,7 +25,7 @@ from perdure.features.agent_files.messages import FileMessages, messages_in
 from perdure.features.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.tools.tools import ToolState
+from perdure.library.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported
 from perdure.server.wire.agents import AgentIn
 from perdure.server.wire.groups import GroupChangesIn, GroupIn
@@ -117,11 +117,11 @@ class Import:
                 self.warnings.append(f"{images} images in messages of {name!r} are left out")
             seqs = [await self._import_conversation(agent_id, number, *line) for number, line in enumerate(lines)]
             if (copy := self._file.copies.get(file_id)) is not None:
-                self.warnings += await self._library.services.transfer.restore_agent(agent_id, copy, seqs)
+                self.warnings += await self._library.transfer.restore_agent(agent_id, copy, seqs)
         for group in self._file.groups:
             await self._import_group(group)
         for tool in self._replacements:
-            await self._library.services.tools.upsert(tool.new(), fields=tool.set_fields)
+            await self._library.tools.put(tool.new(), fields=tool.set_fields)
         return list(self._agents.values())
 
     def _independent_agents(self) -> Mapping[str, FileAgent]:
@@ -134,13 +134,12 @@ class Import:
 
     async def _undo(self) -> None:
         """Delete the groups, agents, folders, blocks and tools that were made."""
-        services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
-        steps += [functools.partial(services.groups.delete, id_) for id_ in self._made_groups]
-        steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
-        steps += [functools.partial(services.folders.delete, id_) for id_ in self._folders.values()]
-        steps += [functools.partial(services.blocks.delete, id_) for id_ in self._blocks.values()]
-        steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
+        steps += [functools.partial(self._library.groups.delete, id_) for id_ in self._made_groups]
+        steps += [functools.partial(self._library.delete_agent, id_) for id_ in self._agents.values()]
+        steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
+        steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
+        steps += [functools.partial(self._library.tools.delete, id_) for id_ in self._made_tools]
         for step in steps:
             try:
                 await step()
@@ -163,25 +162,24 @@ class Import:
         self, agent_id: AgentId, number: int, copy: ConversationCopy, messages: FileMessages
     ) -> int:
         """Make a conversation, or change the agent's first one, and give it its messages; its number."""
-        services = self._library.services
-        labels = {block.label for block in (await services.agents.get_state(agent_id)).blocks} & {*copy.blocks}
+        labels = {block.label for block in (await self._library.agent_of(agent_id).state()).blocks} & {*copy.blocks}
         values = cast(ConversationChanges, attributes(copy, "summary", "description", *_OWN_MODEL))
         try:
             if copy.model is not None:
-                await services.models.resolve(copy.model)
+                await self._library.handles.resolve(copy.model)
         except ModelNotFound as error:
             self.warnings.append(f"conversation {copy.summary or number!r:.80} has the agent's model: {error!s:.200}")
             values |= cast(ConversationChanges, dict.fromkeys(_OWN_MODEL))
         if number:
-            made = await services.conversations.create(agent_id, values, isolated_labels=sorted(labels))
+            made = await self._library.agent_of(agent_id).create_conversation(values, isolated_labels=sorted(labels))
         else:
-            made = await services.conversations.update(agent_id, None, values)
+            made = await self._library.agent_of(agent_id).change_conversation(None, values)
         line = made.conversation
-        await services.messages.import_messages(agent_id, messages.messages, conversation=line.id, checked=True)
+        await self._library.agent_of(agent_id).import_messages(messages.messages, conversation=line.id, checked=True)
         if messages.waiting:
-            await services.messages.import_waiting(line, messages.waiting)
+            await self._library.messages.import_waiting(line, messages.waiting)
         if copy.archived:
-            await services.conversations.update(agent_id, line.id, {"archived": True})
+            await self._library.agent_of(agent_id).change_conversation(line.id, {"archived": True})
         return line.seq
 
     # --- tools
@@ -215,7 +213,7 @@ class Import:
     async def _find_tool(self, name: str) -> ToolState | None:
         """The tool of this name; None: there is none."""
         try:
-            state = await self._library.services.tools.get(name)
+            state = await self._library.tools.state(name)
         except (NotFound, InvalidInput):
             return None
         return state if state.tool.spec.name == name else None  # an id is no name
@@ -226,7 +224,7 @@ class Import:
         if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
             self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")
         try:
-            state = await self._library.services.tools.create(new.new(), fields=new.set_fields)
+            state = await self._library.tools.add(new.new(), fields=new.set_fields)
         except (AlreadyExists, ToolBuiltIn):
             if here is None:
                 raise AgentFileInvalid("its source is of a tool that is here already") from None
@@ -278,7 +276,7 @@ class Import:
 
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
         """Make an agent with its folders, and note which of its blocks is which of the file."""
-        agents, models = self._library.services.agents, self._library.services.models
+        models = self._library.handles
         request = self._request(file_id, agent)
         handle = request.model_handle
         copy = self._file.copies.get(file_id)
@@ -290,21 +288,21 @@ class Import:
                 raise InvalidInput(f"model: {error}") from error
             self.warnings.append(f"agent {request.name!r} follows the default model: {handle!r:.200} is not here")
             handle, model = None, await models.resolve(None)
-        made = await agents.create(
+        made = await self._library.all_agents.add(
             request.new_agent(request.name or "", model, follows_default=follows or models.means_default(handle)),
             belongings=request.belongings,
             companion=request.companion(request.agent_type) or None,
         )
         self._agents[file_id] = made.id
-        by_label = {block.label: block.id for block in (await agents.get_state(made.id)).blocks}
+        by_label = {block.label: block.id for block in (await self._library.agent_of(made.id).state()).blocks}
         for id_ in agent.block_ids:
             self._blocks.setdefault(id_, by_label[str(self._file.blocks[id_]["label"])])
         for id_ in agent.folder_ids:
             if id_ not in self._folders:
                 made_folder = await create_folder(self._library, self._file.folders[id_])
                 self._folders[id_] = made_folder.id
-                await add_files(self._library, made_folder, self._file.folders[id_], self.warnings)
-            await self._library.services.folders.attach(made.id, self._folders[id_])
+                await add_files(made_folder, self._file.folders[id_], self.warnings)
+            await self._library.agent_of(made.id).files.attach(self._folders[id_])
         return made.id
 
     # --- groups
@@ -319,16 +317,18 @@ class Import:
             "description": group.description,
             "shared_block_ids": [self._blocks[id_] for id_ in group.block_ids if id_ in self._blocks],
         }
-        groups = self._library.services.groups
+        groups = self._library.groups
         try:
             if not group.companions:
                 manager |= {"manager_agent_id": manager_id} if manager_id else {}
                 new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
-                self._made_groups.append((await groups.create(new)).id)
+                self._made_groups.append((await groups.add(new)).id)
             elif manager_id:
                 where = GroupFilter(kind=manager["manager_type"])
-                for made in await groups.list_of_agent(manager_id, where, Page(limit=1, ascending=True)):
-                    await groups.update(made.id, GroupChangesIn.model_validate({"manager_config": manager}).changes)
+                for made in await groups.page_of_agent(manager_id, where, Page(limit=1, ascending=True)):
+                    await self._library.group_of(made.id).update(
+                        **GroupChangesIn.model_validate({"manager_config": manager}).changes
+                    )
         except ValidationError as error:
             self.warnings.append(f"a group is left out: {_first_problem(error)}")
         except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:

@@ -3,39 +3,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
+from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import ArchiveId, ConversationId
-from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
-from perdure.engine.run.accept import Accepted
-from perdure.library.agent import AsyncAgent
-from perdure.library.origins import Origin
-from perdure.library.services.facts.views import PROFILE_TOKENS
-from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.sync.archives import AgentArchives, Archival
-from perdure.library.sync.blocks import AgentBlocks, Sources
-from perdure.library.sync.facts import Facts
+from perdure.library.agent import AsyncAgent, AsyncAgentById
+from perdure.library.facts.views import PROFILE_TOKENS
+from perdure.library.portal import Portal
+from perdure.library.sync.agents import AgentRecord
+from perdure.library.sync.archives import AgentArchives
+from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.folders import AgentFiles
-from perdure.library.sync.groups import Companion
-from perdure.library.sync.history import Conversations, History
-from perdure.library.sync.runs import Runs, Steps
-from perdure.library.sync.schedules import Schedules
-from perdure.library.sync.sending import Sending
-from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
-from perdure.search.hits import Hits, MessageHit, Recalled
+from perdure.library.sync.groups.companions import Companion
+from perdure.library.sync.messages.conversations import Conversations
+from perdure.library.sync.messages.history import History
+from perdure.library.sync.messages.sending import Sending
+from perdure.library.sync.messages.transcripts import Transcripts
+from perdure.library.sync.origins.corrections import Corrections
+from perdure.library.sync.origins.sources import Sources
+from perdure.library.sync.origins.why import Why
+from perdure.library.sync.passages import Archival
+from perdure.library.sync.runs.runs import Runs
+from perdure.library.sync.runs.steps import Steps
+from perdure.library.sync.schedules import Events, Schedules
+from perdure.library.sync.tools.secrets import Secrets
+from perdure.library.sync.tools.tools import AgentRules, AgentTools
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "AgentById"]
 
 
-class Agent(Sending, History, Conversations, Archival, Steps, Runs):
-    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+class AgentById(
+    Sending, History, Transcripts, Conversations, Archival, Steps, Runs, Events, Corrections, Why, AgentRecord
+):
+    """One agent, which nobody has looked up: its parts, and what is done with it."""
 
-    _inner: AsyncAgent
+    _inner: AsyncAgentById
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")
@@ -90,30 +96,6 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
         """The schedules of the agent: messages that are sent to it by themselves."""
         return Schedules(self._portal, self._inner.schedules)
 
-    def notify(
-        self,
-        kind: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        wake: bool = True,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-    ) -> Accepted:
-        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
-
-        Args:
-            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
-            data: more about it, as JSON can hold it.
-            wake: whether the agent begins a run about it; else it reads of it with its next message.
-            conversation: by default the agent's first one.
-            idempotency_key: the same key again is the same event.
-        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
-            HookBlocked, StoreError.
-        """
-        return self._portal.run(
-            self._inner.notify(kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key)
-        )
-
     @property
     def secrets(self) -> Secrets:
         """The secrets of the agent, which its tools get in place of the store's of the same names."""
@@ -129,6 +111,28 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
         """The rules that say which tools the agent may call when."""
         return AgentRules(self._portal, self._inner.rules)
 
+
+class Agent(AgentById):
+    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+
+    _inner: AsyncAgent
+
+    def __init__(self, portal: Portal, inner: AsyncAgent) -> None:
+        self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def info(self) -> AgentInfo:
+        """The agent's values when it was looked up: model, system prompt, tags, settings."""
+        return self._inner.info
+
+    @property
+    def name(self) -> str:
+        """The agent's name when it was looked up."""
+        return self._inner.name
+
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
         values.
@@ -141,102 +145,3 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
             InvalidInput: a value that can't be used, no such field.
         """
         return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def search(
-        self,
-        text: str,
-        *,
-        roles: Sequence[Role] = (),
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        explain: bool = False,
-    ) -> Hits[MessageHit]:
-        """The messages of the history that best match, best first; for an empty text the newest. `ran` says how.
-
-        Args:
-            roles: only messages of these roles; empty: of all.
-            since, until: only messages of this time; times with a zone, both included.
-            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
-            explain: whether each hit says `why` it was found.
-        Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
-        """
-        return self._portal.run(
-            self._inner.search(text, roles=roles, since=since, until=until, limit=limit, offset=offset, explain=explain)
-        )
-
-    def recall(
-        self,
-        query: str,
-        *,
-        conversation: ConversationId | None = None,
-        archives: Sequence[ArchiveId] | None = None,
-        budget_tokens: int = BUDGET_TOKENS,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
-    ) -> Recalled:
-        """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
-
-        Args:
-            conversation, archives: only messages of this one, and passages of these; by default of all.
-            budget_tokens: the most tokens of the text.
-            blocks, messages: whether the text may contain blocks, and messages.
-            floor: leave out passages and messages with a score below this, 0 to 1.
-            explain: whether each source says `why` it was found.
-        Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
-        """
-        return self._portal.run(
-            self._inner.recall(
-                query,
-                conversation=conversation,
-                archives=archives,
-                budget_tokens=budget_tokens,
-                blocks=blocks,
-                messages=messages,
-                floor=floor,
-                explain=explain,
-            )
-        )
-
-    def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
-        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
-        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
-        several; NotFound, also for another agent's."""
-        return self._portal.run(self._inner.why(of, conversation=conversation))
-
-    def find_mentions(self, text_or_id: str) -> ForgetPreview:
-        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
-
-        Args:
-            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
-        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
-        """
-        return self._portal.run(self._inner.find_mentions(text_or_id))
-
-    def forget(self, text_or_id: str, *, erase: bool = False) -> ForgetResult:
-        """Take a text out of what the agent sees and finds; `undo` brings it back.
-
-        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
-
-        Args:
-            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
-                and free space. This can't be undone, and others wait while the file is written anew.
-        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
-            StoreError.
-        """
-        return self._portal.run(self._inner.forget(text_or_id, erase=erase))
-
-    def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
-        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.corrections(limit=limit))
-
-    def undo(self, number: int | None = None) -> UndoResult:
-        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
-        return self._portal.run(self._inner.undo(number))

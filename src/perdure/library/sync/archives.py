@@ -10,22 +10,22 @@ from typing import Any, Unpack
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
 from perdure.core.passages import Passage
-from perdure.domain.archives.passages import NewPassage, PassageChanges
+from perdure.domain.archives.passages import NewPassage
 from perdure.domain.archives.units import ArchiveChanges
-from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
+from perdure.library.archives import AsyncAgentArchives, AsyncArchive, AsyncArchiveById, AsyncArchives
+from perdure.library.passages import PassageConditions
 from perdure.library.portal import Portal
-from perdure.library.services.passages import PassageConditions
-from perdure.library.sync.history import AgentBase
+from perdure.library.sync.parts import Part
+from perdure.library.sync.passages import Passages
 from perdure.search.hits import Hits, PassageHit
 
-__all__ = ["AgentArchives", "Archival", "Archive", "Archives", "Passages"]
+__all__ = ["AgentArchives", "Archive", "ArchiveById", "Archives"]
 
 
-class Archives:
+class Archives(Part):
     """All archives of the store. Several agents may share one."""
 
-    def __init__(self, portal: Portal, inner: AsyncArchives) -> None:
-        self._portal, self._inner = portal, inner
+    _inner: AsyncArchives
 
     def create(
         self, name: str, *, description: str | None = None, metadata: Mapping[str, Any] | None = None
@@ -58,74 +58,21 @@ class Archives:
         self._portal.run(self._inner.delete(archive_id))
 
 
-class Passages:
-    """The passages of an archive, or of the archive that an agent stores its texts in."""
+class ArchiveById(Passages):
+    """One archive, which nobody has looked up: its passages are read at each call."""
 
-    _portal: Portal
-    _inner: AsyncPassages
+    _inner: AsyncArchiveById
 
-    @property
-    def id(self) -> ArchiveId | AgentId:
-        """Whose passages they are."""
-        return self._inner.id
-
-    def passages(
-        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
-    ) -> Sequence[Passage]:
-        """A page of the passages, oldest first; `after_seq` is the number of the last one on the page before.
-
-        Args:
-            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
-                those that are "active", "faded" or "archived".
-        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
-        """
-        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
-
-    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
-
-        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
-        """
-        return self._portal.run(self._inner.update_passage(passage_id, **changes))
-
-    def restore_passage(self, passage_id: PassageId) -> Passage:
-        """Have a passage recalled and found again that has faded or is archived; return it.
-
-        Raises: NotFound, also for another owner's.
-        """
-        return self._portal.run(self._inner.restore_passage(passage_id))
-
-    def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage. Raises: NotFound, also for another owner's."""
-        self._portal.run(self._inner.delete_passage(passage_id))
-
-
-class Archive(Passages):
-    """One archive. `info` has its values at look-up time; its passages are read at each call."""
-
-    _inner: AsyncArchive
-
-    def __init__(self, portal: Portal, inner: AsyncArchive) -> None:
+    def __init__(self, portal: Portal, inner: AsyncArchiveById) -> None:
         self._portal, self._inner = portal, inner
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")
 
     @property
-    def info(self) -> ArchiveInfo:
-        """The archive's values when it was looked up: description, metadata, number of passages."""
-        return self._inner.info
-
-    @property
     def id(self) -> ArchiveId:
         """The archive's id."""
         return self._inner.id
-
-    @property
-    def name(self) -> str:
-        """The archive's name when it was looked up."""
-        return self._inner.name
 
     def update(self, **changes: Unpack[ArchiveChanges]) -> Archive:
         """Change fields of the archive and return it; this object keeps its old values.
@@ -203,6 +150,10 @@ class Archive(Passages):
         """
         return self._portal.run(self._inner.delete_where(text=text, dry_run=dry_run, **conditions))
 
+    def agents(self, *, limit: int) -> Sequence[AgentId]:
+        """The ids of agents that have the archive, in order; none for an unknown one."""
+        return self._portal.run(self._inner.agents(limit=limit))
+
     def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""
         self._portal.run(self._inner.attach_to(agent_id))
@@ -216,66 +167,32 @@ class Archive(Passages):
         self._portal.run(self._inner.delete())
 
 
-class Archival(AgentBase, Passages):
-    """The archival memory of an agent; `Agent` has these methods."""
+class Archive(ArchiveById):
+    """One archive. `info` has its values at look-up time; its passages are read at each call."""
 
-    _inner: AsyncArchival
+    _inner: AsyncArchive
 
-    def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
-        """Store a text as a passage of the agent's own archive.
-
-        Args:
-            occurred_at: when it happened, a time with a zone; by default now.
-        Raises: InvalidInput: an empty or too long text, a time without a zone.
-        """
-        return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
-
-    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
-        back.
-
-        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
-        """
-        return self._portal.run(self._inner.update_passage(passage_id, **changes))
-
-    def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
-        self._portal.run(self._inner.delete_passage(passage_id))
-
-    def search_archive(
-        self,
-        text: str,
-        *,
-        limit: int = 10,
-        offset: int = 0,
-        explain: bool = False,
-        **conditions: Unpack[PassageConditions],
-    ) -> Hits[PassageHit]:
-        """The passages of the agent's archives and folders that best match, best first; for an empty text the newest
-        ones. The `source` of a file's passage names file and lines. `ran` of the result says which arms of the search
-        took part, and why others did not.
-
-        Args:
-            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
-            explain: whether each hit says `why` it was found.
-            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
-                those in these, of "active", "faded" and "archived"; by default the first two.
-        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
-        """
-        return self._portal.run(
-            self._inner.search_archive(text, limit=limit, offset=offset, explain=explain, **conditions)
-        )
-
-
-class AgentArchives:
-    """The archives of one agent; the first of them takes the texts that the agent stores."""
-
-    def __init__(self, portal: Portal, inner: AsyncAgentArchives) -> None:
+    def __init__(self, portal: Portal, inner: AsyncArchive) -> None:
         self._portal, self._inner = portal, inner
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")
+
+    @property
+    def info(self) -> ArchiveInfo:
+        """The archive's values when it was looked up: description, metadata, number of passages."""
+        return self._inner.info
+
+    @property
+    def name(self) -> str:
+        """The archive's name when it was looked up."""
+        return self._inner.name
+
+
+class AgentArchives(Part):
+    """The archives of one agent; the first of them takes the texts that the agent stores."""
+
+    _inner: AsyncAgentArchives
 
     def list(self) -> list[Archive]:
         """The archives, in the order in which they were attached."""

@@ -6,20 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockVersion
 from perdure.core.ids import BlockId
-from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
-from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks, AsyncSources
-from perdure.library.portal import Portal
+from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
+from perdure.library.sync.parts import Part
 
-__all__ = ["AgentBlocks", "Blocks", "Sources"]
+__all__ = ["AgentBlocks", "Blocks"]
 
 
-class Blocks:
-    """All blocks of the store, by id: for those that several agents share."""
+class Blocks(Part):
+    """All blocks of the store, by id: for those that several agents share. `author` is who changes one, for its
+    history."""
 
-    def __init__(self, portal: Portal, inner: AsyncBlocks) -> None:
-        self._portal, self._inner = portal, inner
+    _inner: AsyncBlocks
 
     def create(
         self,
@@ -67,14 +66,10 @@ class Blocks:
         self._portal.run(self._inner.delete(block_id))
 
 
-class AgentBlocks:
+class AgentBlocks(Part):
     """The blocks of one agent, by label. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, portal: Portal, inner: AsyncAgentBlocks) -> None:
-        self._portal, self._inner = portal, inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner).removeprefix("Async")
+    _inner: AsyncAgentBlocks
 
     def list(self) -> Sequence[Block]:
         """The blocks, in the order in which they were attached."""
@@ -115,18 +110,18 @@ class AgentBlocks:
         """
         return self._portal.run(self._inner.change(label, expected=expected, **changes))
 
-    def append(self, label: str, text: str) -> Block:
+    def append(self, label: str, text: str, *, author: Author | None = None) -> Block:
         """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
-        return self._portal.run(self._inner.append(label, text))
+        return self._portal.run(self._inner.append(label, text, author=author))
 
-    def replace_line(self, label: str, line: int | str, text: str) -> Block:
-        """The block with another text in place of a line; the agent's `undo` takes it back.
+    def replace_line(self, label: str, line: int | str, text: str | None, *, author: Author | None = None) -> Block:
+        """The block with another text in place of a line, None: without it; the agent's `undo` takes it back.
 
         Args:
             line: its number from 1, or what it says.
-        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: there is no such line.
+        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: there is no such line, or several.
         """
-        return self._portal.run(self._inner.replace_line(label, line, text))
+        return self._portal.run(self._inner.replace_line(label, line, text, author=author))
 
     def delete_line(self, label: str, line: int | str) -> Block:
         """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
@@ -140,51 +135,14 @@ class AgentBlocks:
         gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         return self._portal.run(self._inner.history(label, limit=limit))
 
-    def restore(self, label: str, version: int) -> Block:
+    def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
         """The value of an earlier version, as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
-        return self._portal.run(self._inner.restore(label, version))
+        return self._portal.run(self._inner.restore(label, version, author=author))
 
     def attach(self, block_id: BlockId) -> None:
-        """Share an existing block. Raises: NotFound, AlreadyExists."""
+        """Share an existing block; twice is no error. Raises: NotFound, AlreadyExists."""
         self._portal.run(self._inner.attach(block_id))
 
     def detach(self, label: str) -> None:
         """Take a block out of this agent's memory; the block itself stays. Raises: BlockNotFound."""
         self._portal.run(self._inner.detach(label))
-
-
-class Sources:
-    """What an agent's memory came from: web pages, files, MCP servers, tools, other agents, imports, and the agent.
-
-    A source is named by its label and name, such as `web:https://example.com/page`; a run, by its id, stands for all
-    that was written in it.
-    """
-
-    def __init__(self, portal: Portal, inner: AsyncSources) -> None:
-        self._portal, self._inner = portal, inner
-
-    def list(self, *, limit: int = 100) -> Sequence[SourceSummary]:
-        """The sources, the one with the newest write first. Raises: NotFound, InvalidInput."""
-        return self._portal.run(self._inner.list(limit=limit))
-
-    def show(self, source: str, *, limit: int = 100) -> Sequence[WriteText]:
-        """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
-        return self._portal.run(self._inner.show(source, limit=limit))
-
-    def revert(self, source: str, *, dry_run: bool = False) -> RevertResult:
-        """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.
-
-        Args:
-            dry_run: only say what that would do.
-        Raises: NotFound, ConversationBusy, InvalidInput.
-        """
-        return self._portal.run(self._inner.revert(source, dry_run=dry_run))
-
-    def revert_writes(self, write_ids: Sequence[str], *, dry_run: bool = False) -> RevertResult:
-        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids.
-
-        Args:
-            dry_run: only say what that would do.
-        Raises: NotFound, ConversationBusy, InvalidInput.
-        """
-        return self._portal.run(self._inner.revert_writes(write_ids, dry_run=dry_run))

@@ -3,25 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.files import AgentFile, File, IfExists
+from perdure.core.files import AgentFile
 from perdure.core.files import Folder as FolderInfo
-from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.core.ids import AgentId, FolderId
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
+from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolderById, AsyncFolders
 from perdure.library.portal import Portal
-from perdure.library.services.folders.files import Source
+from perdure.library.sync.files import Files
+from perdure.library.sync.parts import Part
 
-__all__ = ["AgentFiles", "Folder", "Folders"]
+__all__ = ["AgentFiles", "Folder", "FolderById", "Folders"]
 
 
-class Folders:
+class Folders(Part):
     """All folders of the store. Several agents may share one."""
 
-    def __init__(self, portal: Portal, inner: AsyncFolders) -> None:
-        self._portal, self._inner = portal, inner
+    _inner: AsyncFolders
 
     def create(
         self,
@@ -61,8 +61,42 @@ class Folders:
         self._portal.run(self._inner.delete(folder_id))
 
 
-class Folder:
+class FolderById(Files):
+    """One folder, which nobody has looked up."""
+
+    _inner: AsyncFolderById
+
+    def __init__(self, portal: Portal, inner: AsyncFolderById) -> None:
+        self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def id(self) -> FolderId:
+        """The folder's id."""
+        return self._inner.id
+
+    def update(self, **changes: Unpack[FolderChanges]) -> Folder:
+        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
+
+        Raises: NotFound, InvalidInput, AlreadyExists.
+        """
+        return Folder(self._portal, self._portal.run(self._inner.update(**changes)))
+
+    def delete(self) -> None:
+        """Remove the folder with its files; see `Folders.delete`."""
+        self._portal.run(self._inner.delete())
+
+    def agents(self) -> Sequence[AgentId]:
+        """The agents that have it, oldest first. Raises: NotFound."""
+        return self._portal.run(self._inner.agents())
+
+
+class Folder(FolderById):
     """One folder. `info` has its values at look-up time."""
+
+    _inner: AsyncFolder
 
     def __init__(self, portal: Portal, inner: AsyncFolder) -> None:
         self._portal, self._inner = portal, inner
@@ -76,106 +110,15 @@ class Folder:
         return self._inner.info
 
     @property
-    def id(self) -> FolderId:
-        """The folder's id."""
-        return self._inner.id
-
-    @property
     def name(self) -> str:
         """The folder's name when it was looked up."""
         return self._inner.name
 
-    def update(self, **changes: Unpack[FolderChanges]) -> Folder:
-        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
 
-        Raises: NotFound, InvalidInput, AlreadyExists.
-        """
-        return Folder(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def upload(
-        self,
-        source: Source,
-        *,
-        name: str | None = None,
-        if_exists: IfExists = "replace",
-        media_type: str = "",
-        encoding: str | None = None,
-    ) -> File:
-        """Take a file in. It is durable when this returns; its text is made in the background (`wait`).
-
-        Args:
-            source: a path, bytes, or an open file.
-            name: what it is called in the folder, also with folders, `src/app.py`; by default its own name.
-            if_exists: what to do if the name is taken: `replace` (a file with the same bytes stays as it is), `skip`,
-                `suffix` (it is called `name_(1)`) or `error`.
-            encoding: that of a text, such as `gb18030`; by default it is guessed, and the file's `warnings` name it.
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge,
-            InvalidInput.
-        """
-        return self._portal.run(
-            self._inner.upload(source, name=name, if_exists=if_exists, media_type=media_type, encoding=encoding)
-        )
-
-    def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
-        """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.files(limit=limit, after=after))
-
-    def file(self, name_or_id: str) -> File:
-        """The file of this id or name. Raises: NotFound."""
-        return self._portal.run(self._inner.file(name_or_id))
-
-    def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
-        """Lines of a file's text, both ends included.
-
-        Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
-        """
-        return self._portal.run(self._inner.text(name_or_id, first_line=first_line, last_line=last_line))
-
-    def original(self, name_or_id: str) -> bytes:
-        """The bytes of a file as they were uploaded, checked by their SHA-256.
-
-        Raises: NotFound; InvalidInput: they are not kept, because `PERDURE_FILES` was not set; StoreUnavailable: the
-        object store does not answer; StoreDamaged: it has other bytes, or none.
-        """
-        return self._portal.run(self._inner.original(name_or_id))
-
-    def delete_file(self, name_or_id: str) -> None:
-        """Remove a file with its text. Raises: NotFound."""
-        self._portal.run(self._inner.delete_file(name_or_id))
-
-    def wait(
-        self,
-        files: Iterable[FileId] | None = None,
-        *,
-        progress: Callable[[Sequence[File]], None] | None = None,
-        timeout_s: float | None = None,
-    ) -> Sequence[File]:
-        """The files, once the text of each is there or will never be: then its status is `error`.
-
-        Vectors may still be made: the text is found by words already.
-
-        Args:
-            files: ids; by default all of the folder, at most 10,000.
-            progress: is called with the files from time to time, in the store's own thread: `done` of `total`, and the
-                status.
-        Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
-            wait then, and are read once they can be.
-        """
-        return self._portal.run(self._inner.wait(files, progress=progress, timeout_s=timeout_s))
-
-    def agents(self) -> Sequence[AgentId]:
-        """The agents that have it, oldest first. Raises: NotFound."""
-        return self._portal.run(self._inner.agents())
-
-
-class AgentFiles:
+class AgentFiles(Part):
     """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, portal: Portal, inner: AsyncAgentFiles) -> None:
-        self._portal, self._inner = portal, inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner).removeprefix("Async")
+    _inner: AsyncAgentFiles
 
     def attach(self, folder: str, *, open_files: bool = True) -> None:
         """Give the agent a folder, by name or id; with its first one it gets the tools that read files.

@@ -16,13 +16,15 @@ from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
-from perdure.library.services.search import RecallOptions
+from perdure.library.search import RecallOptions
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
-from perdure.library.sync.groups import Groups
-from perdure.library.sync.tools import Mcp, Secrets, Tools
+from perdure.library.sync.groups.groups import Groups
+from perdure.library.sync.tools.mcp import Mcp
+from perdure.library.sync.tools.secrets import Secrets
+from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store

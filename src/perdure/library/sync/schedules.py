@@ -3,23 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus
-from perdure.library.portal import Portal
-from perdure.library.schedules import AsyncSchedules
+from perdure.engine.run.accept import Accepted
+from perdure.library.schedules import AsyncEvents, AsyncSchedules
+from perdure.library.sync.parts import AgentPart, Part
 
-__all__ = ["Schedules"]
+__all__ = ["Events", "Schedules"]
 
 
-class Schedules:
-    """The schedules of an agent. They are fired while a process has the store open, by one of all that have it."""
+class Schedules(Part):
+    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
+    it."""
 
-    def __init__(self, portal: Portal, inner: AsyncSchedules) -> None:
-        self._portal, self._inner = portal, inner
+    _inner: AsyncSchedules
 
     def create(
         self,
@@ -87,14 +88,15 @@ class Schedules:
     def list(
         self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
     ) -> Sequence[Schedule]:
-        """A page of the agent's schedules in these statuses, oldest first; `after` is the last one of the page before.
+        """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
+        before.
 
         Raises: InvalidInput, NotFound.
         """
         return self._portal.run(self._inner.list(statuses=statuses, limit=limit, after=after))
 
     def get(self, schedule_id: ScheduleId) -> Schedule:
-        """A schedule of this agent. Raises: NotFound, also for another agent's."""
+        """The schedule of this id. Raises: NotFound, also for another agent's."""
         return self._portal.run(self._inner.get(schedule_id))
 
     def next_times(self, schedule_id: ScheduleId, count: int = 5) -> Sequence[datetime]:
@@ -112,3 +114,37 @@ class Schedules:
     def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
         self._portal.run(self._inner.delete(schedule_id))
+
+
+class Events(AgentPart):
+    """Events for an agent; `Agent` has this method."""
+
+    _inner: AsyncEvents
+
+    def notify(
+        self,
+        kind: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        wake: bool = True,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        max_steps: int | None = None,
+    ) -> Accepted:
+        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
+
+        Args:
+            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
+            data: more about it, as JSON can hold it.
+            wake: whether the agent begins a run about it; else it reads of it with its next message.
+            conversation: by default the agent's first one.
+            idempotency_key: the same key again is the same event.
+            max_steps: the most model calls of the run; by default the setting.
+        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
+            HookBlocked, StoreError.
+        """
+        return self._portal.run(
+            self._inner.notify(
+                kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key, max_steps=max_steps
+            )
+        )

@@ -12,8 +12,8 @@ from starlette.types import Message, Scope, Send
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import DEFAULT_ORG
-from perdure.library.services.access.access import Access
-from perdure.library.services.access.organisations import Organisations
+from perdure.library.access import Access
+from perdure.library.organisations import Organisations
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
 from perdure.server.access.scopes import ID, Refusal, Rule, rule_of, without_ids

@@ -17,7 +17,7 @@ from perdure.core.access.values import LOCAL, ApiKey, Principal, digest_of, is_k
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ids import KeyId, OrgId
 from perdure.core.ports import Clock
-from perdure.library.services.access.access import KEY_KEPT_S, Store
+from perdure.library.access import KEY_KEPT_S, Store
 from perdure.server.config import ServerConfig, is_loopback
 
 log = logging.getLogger(__name__)

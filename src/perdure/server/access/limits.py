@@ -17,7 +17,7 @@ from perdure.core.access.values import Principal, Used
 from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
 from perdure.core.ports import Clock
-from perdure.library.services.access.access import Directory, Store
+from perdure.library.access import Directory, Store
 from perdure.server.access.scopes import Refusal
 
 log = logging.getLogger(__name__)

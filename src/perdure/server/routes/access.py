@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from perdure.core.access.values import AuditFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
-from perdure.library.services.access.access import Access
+from perdure.library.access import Access
 from perdure.server.http import Json, Limit, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
 from perdure.server.wire.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer

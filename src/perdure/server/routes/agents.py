@@ -13,9 +13,9 @@ from perdure.core import agents as core
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
+from perdure.library.agents import AgentState
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.agents import AgentState
 from perdure.server.http import Json, Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.answers import Confirmation, Context
@@ -46,11 +46,11 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 async def create(body: AgentIn, library: Library) -> Json[Agent]:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
-    agents, models, handle = library.services.agents, library.services.models, body.model_handle
+    models, handle = library.handles, body.model_handle
     model = await models.resolve(handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
-    agent = await agents.create(
+    agent = await library.all_agents.add(
         new, belongings=body.belongings, messages=body.first_messages, companion=body.companion(body.agent_type) or None
     )
     return await agent_answer(library, agent.id)
@@ -107,13 +107,13 @@ async def list_tags(
 ) -> Json[list[str]]:
     """List the tags that agents and blocks have, each once."""
     page = Page(50 if limit is None else limit, order == "asc", after, before)
-    return json_answer(await library.services.agents.list_tags(page, text=name or query_text))
+    return json_answer(await library.all_agents.tags(page, text=name or query_text))
 
 
 @router.get("/v1/agents/count")
 async def count(library: Library) -> Json[int]:
     """Count the agents, without hidden ones."""
-    return json_answer(await library.services.agents.count(AgentFilter(hidden=False)))
+    return json_answer(await library.all_agents.count(AgentFilter(hidden=False)))
 
 
 @router.get("/v1/agents/{agent_id}")
@@ -126,15 +126,14 @@ async def retrieve(agent_id: AgentIdIn, library: Library) -> Json[Agent]:
 async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Json[Agent]:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
-    agents = library.services.agents
-    body.check_supported((await agents.get_state(agent_id)).message_ids if body.message_ids else ())
-    models, handle = library.services.models, body.model_handle
-    if body.model is None and handle == (await agents.resolve(agent_id)).model:
+    agent = library.agent_of(agent_id)
+    body.check_supported((await agent.state()).message_ids if body.message_ids else ())
+    models, handle = library.handles, body.model_handle
+    if body.model is None and handle == (await library.all_agents.resolve(agent_id)).model:
         handle = None  # older clients send all of `llm_config` back
     model = None if handle is None else await models.resolve(handle, agent_id)
     follows = models.means_default(handle)
-    await agents.update(
-        agent_id,
+    await agent.edit(
         lambda before: body.changes(before, model, follows_default=follows),
         belongings=body.belongings,
         companion=lambda before: body.companion(agent_type_of(before)),
@@ -145,14 +144,14 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
 @router.delete("/v1/agents/{agent_id}")
 async def delete(agent_id: AgentIdIn, library: Library) -> Json[Confirmation]:
     """Delete an agent with its whole history; its blocks and archives stay."""
-    await library.services.agents.delete(agent_id)
+    await library.agent_of(agent_id).delete()
     return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
 async def core_memory(agent_id: AgentIdIn, library: Library) -> Json[Memory]:
     """Get the agent's blocks, in the older shape."""
-    agent, blocks = await library.services.agents.get_memory(agent_id)
+    agent, blocks = await library.agent_of(agent_id).memory()
     shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
     return json_answer(shape | {"file_blocks": (await _file_blocks(library, [agent]))[agent.id]})
 
@@ -163,7 +162,7 @@ async def retrieve_context(
 ) -> Json[Context]:
     """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    preview = await library.services.steps.preview(agent_id, conversation)
+    preview = await library.agent_of(agent_id).preview(conversation)
     return json_answer(context_shape(preview, counter=library.app.ports.counter))
 
 
@@ -174,7 +173,7 @@ async def list_costs(
     """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
     cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    ledger = await library.services.steps.ledger(agent_id, conversation, limit=limit or 1_000)
+    ledger = await library.agent_of(agent_id).costs(conversation=conversation, limit=limit or 1_000)
     return json_answer(ledger.to_dict())
 
 
@@ -183,7 +182,7 @@ async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | Non
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
     settings = (body or CompactIn()).settings
-    return json_answer(Compaction.make(await library.services.conversations.compact(agent_id, None, settings)))
+    return json_answer(Compaction.make(await library.agent_of(agent_id).compact_view(None, settings)))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")
@@ -193,16 +192,14 @@ async def recompile(
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.
     `dry_run` changes nothing. The text names the time of the last compilation, or with `update_timestamp` of this
     one."""
-    text = await library.services.conversations.recompile(
-        agent_id, None, dry_run=dry_run, keep_time=not update_timestamp
-    )
+    text = await library.agent_of(agent_id).recompile(dry_run=dry_run, keep_time=not update_timestamp)
     return json_answer(text)
 
 
 @router.get("/v1/agents/{agent_id}/secrets")
 async def list_secrets(agent_id: AgentIdIn, library: Library) -> Json[list[Secret]]:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
-    return json_answer([secret_shape(secret) for secret in await library.services.secrets.list(agent_id)])
+    return json_answer([secret_shape(secret) for secret in await library.agent_of(agent_id).secrets.list()])
 
 
 # --- shared with other routes
@@ -210,14 +207,14 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Json[list[Secre
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Json[Agent]:
     """Answer with the agent as it is now. Raises: NotFound."""
-    return json_answer((await agent_replies(library, [await library.services.agents.get_state(agent_id)]))[0])
+    return json_answer((await agent_replies(library, [await library.agent_of(agent_id).state()]))[0])
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
 ) -> Json[list[Agent]]:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
-    return json_answer(await agent_replies(library, await library.services.agents.list_states(where, page, order)))
+    return json_answer(await agent_replies(library, await library.all_agents.states(where, page, order)))
 
 
 async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> list[dict[str, Any]]:
@@ -231,5 +228,5 @@ async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> 
 
 async def _file_blocks(library: AsyncPerdure, agents: Sequence[core.Agent]) -> dict[AgentId, list[dict[str, Any]]]:
     """Agent -> the first files of its folders as blocks."""
-    found = await library.services.agent_files.load_first(agents, limit=FILE_BLOCKS_MAX) if agents else {}
+    found = await library.agent_files.first(agents, limit=FILE_BLOCKS_MAX) if agents else {}
     return {id_: [file_block_shape(id_, file, text) for file, text in files] for id_, files in found.items()}

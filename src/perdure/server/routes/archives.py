@@ -17,7 +17,7 @@ router = APIRouter(tags=["archives"])
 @router.post("/v1/archives/")
 async def create(body: ArchiveIn, library: Library) -> Json[Archive]:
     """Create an archive that no agent has yet."""
-    archive = await library.services.archives.create(body.fields)
+    archive = (await library.archives.add(body.fields)).info
     return json_answer(archive_shape(archive, library.app.embedder))
 
 
@@ -29,40 +29,40 @@ async def list_archives(
     name: Annotated[str | None, Query(description="The whole name.")] = None,
 ) -> Json[list[Archive]]:
     """List archives, newest first by default."""
-    archives = await library.services.archives.list(page, agent_id=agent_id, name=name)
+    archives = await library.archives.page(page, agent_id=agent_id, name=name)
     return json_answer([archive_shape(archive, library.app.embedder) for archive in archives])
 
 
 @router.get("/v1/archives/{archive_id}")
 async def retrieve(archive_id: ArchiveIdIn, library: Library) -> Json[Archive]:
     """Get an archive."""
-    archive = await library.services.archives.get(archive_id)
+    archive = (await library.archives.get(archive_id)).info
     return json_answer(archive_shape(archive, library.app.embedder))
 
 
 @router.patch("/v1/archives/{archive_id}")
 async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> Json[Archive]:
     """Change the fields that are set."""
-    archive = await library.services.archives.update(archive_id, body.changes)
+    archive = await library.archive_of(archive_id).edit(body.changes)
     return json_answer(archive_shape(archive, library.app.embedder))
 
 
 @router.delete("/v1/archives/{archive_id}", status_code=204)
 async def delete(archive_id: ArchiveIdIn, library: Library) -> Response:
     """Take the archive from all agents, and remove it with its passages. If this is interrupted, repeat the request."""
-    await library.services.archives.delete(archive_id)
+    await library.archive_of(archive_id).delete()
     return Response(status_code=204)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/attach/{archive_id}")
 async def attach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> Json[None]:
     """Let the agent search the archive; twice is no error. New passages of the agent go to its first archive."""
-    await library.services.archives.attach(agent_id, archive_id)
+    await library.agent_of(agent_id).archives.attach(archive_id)
     return json_answer(None)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/detach/{archive_id}")
 async def detach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> Json[None]:
     """Take the archive from the agent; its passages stay."""
-    await library.services.archives.detach(agent_id, archive_id)
+    await library.agent_of(agent_id).archives.detach(archive_id)
     return json_answer(None)

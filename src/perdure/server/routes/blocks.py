@@ -33,7 +33,7 @@ async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100, order="desc")]
 ) -> Json[list[Block]]:
     """List the agent's blocks; `asc` is the order of creation."""
-    blocks = await library.services.blocks.list(BlockFilter(agent_id=agent_id), page)
+    blocks = await library.blocks.page(BlockFilter(agent_id=agent_id), page)
     return json_answer([block_shape(block) for block in blocks])
 
 
@@ -41,21 +41,21 @@ async def list_of_agent(
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/attach/{block_id}")
 async def attach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Json[Agent]:
     """Give the agent a block, which it may share with others; twice is no error."""
-    await library.services.blocks.attach(agent_id, block_id)
+    await library.agent_of(agent_id).blocks.attach(block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
 async def detach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Json[Agent]:
     """Take a block out of the agent's memory; the block itself stays."""
-    await library.services.blocks.detach(agent_id, block_id)
+    await library.agent_of(agent_id).blocks.detach_block(block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
 async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Library) -> Json[Block]:
     """Get the agent's block of this label."""
-    return json_answer(block_shape(await library.services.blocks.get_of_agent(agent_id, block_label)))
+    return json_answer(block_shape(await library.agent_of(agent_id).blocks.get(block_label)))
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
@@ -66,7 +66,7 @@ async def update_of_agent(
     value only."""
     if others := sorted(body.model_fields_set - {"value"}):
         require_scope(request, "builder", what=f"changing {', '.join(others)} of a block")
-    block = await library.services.blocks.update_of_agent(agent_id, block_label, body.changes)
+    block = await library.agent_of(agent_id).blocks.edit(block_label, body.changes)
     return json_answer(block_shape(block))
 
 
@@ -76,7 +76,7 @@ async def update_of_agent(
 @router.post("/v1/blocks/")
 async def create(body: NewWireBlock, library: Library) -> Json[Block]:
     """Create a block that no agent has yet."""
-    return json_answer(block_shape(await library.services.blocks.create(NewBlock(**body.fields))))
+    return json_answer(block_shape(await library.blocks.add(NewBlock(**body.fields))))
 
 
 @router.get("/v1/blocks/")
@@ -116,37 +116,37 @@ async def list_blocks(
         holding=wire_members(WIRE_FIELDS, template_name=name, project_id=project_id),
         hidden=None if show_hidden_blocks else False,
     )
-    blocks = await library.services.blocks.list(where, page)
+    blocks = await library.blocks.page(where, page)
     return json_answer([block_shape(block) for block in blocks])
 
 
 @router.get("/v1/blocks/count")
 async def count(library: Library) -> Json[int]:
     """Count the blocks, without the hidden ones."""
-    return json_answer(await library.services.blocks.count(BlockFilter(hidden=False)))
+    return json_answer(await library.blocks.count(BlockFilter(hidden=False)))
 
 
 @router.get("/v1/blocks/{block_id}")
 async def retrieve(block_id: BlockIdIn, library: Library) -> Json[Block]:
     """Get a block."""
-    return json_answer(block_shape(await library.services.blocks.get(block_id)))
+    return json_answer(block_shape(await library.blocks.get(block_id)))
 
 
 @router.patch("/v1/blocks/{block_id}")
 async def update(block_id: BlockIdIn, body: BlockChanges, library: Library) -> Json[Block]:
     """Change the fields that are set, for all agents that have the block."""
-    return json_answer(block_shape(await library.services.blocks.update(block_id, body.changes)))
+    return json_answer(block_shape(await library.blocks.edit(block_id, body.changes)))
 
 
 @router.delete("/v1/blocks/{block_id}")
 async def delete(block_id: BlockIdIn, library: Library) -> Json[None]:
     """Remove the block with its history from every agent."""
-    await library.services.blocks.delete(block_id)
+    await library.blocks.delete(block_id)
     return json_answer(None)
 
 
 @router.get("/v1/blocks/{block_id}/agents")
 async def list_agents(block_id: BlockIdIn, library: Library, page: AgentsPage) -> Json[list[Agent]]:
     """List the agents that have the block, newest first by default."""
-    await library.services.blocks.get(block_id)
+    await library.blocks.get(block_id)
     return await agents_answer(library, AgentFilter(block_id=block_id), page)

@@ -49,8 +49,8 @@ _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 async def _send(request: Request) -> Json[Reply] | StreamingResponse:
     """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = await read_send(request, streams_by_default=True)
-    where = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
-    conversation = await library_of(request).services.conversations.get(*where)
+    owner_id, named = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
+    conversation = await library_of(request).agent_of(owner_id).find_conversation(named)
     return await answer_message(request, body, conversation.agent_id, conversation.seq)
 
 
@@ -62,8 +62,8 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> Json[Conversation]:
     """Create a conversation of an agent. Its runs see and edit copies of the blocks with `isolated_block_labels`, in
     place of the agent's; 404 for a label that the agent has not."""
-    conversation = await library.services.conversations.create(
-        agent_id, body.values(), hidden=bool(body.hidden), isolated_labels=body.isolated_block_labels or ()
+    conversation = await library.agent_of(agent_id).create_conversation(
+        body.values(), hidden=bool(body.hidden), isolated_labels=body.isolated_block_labels or ()
     )
     return json_answer(Conversation.make(conversation))
 
@@ -82,7 +82,7 @@ async def list_conversations(
     """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
     page = Page(limit or 50, order == "asc", after)
-    conversations = await library.services.conversations.list_states(where, page, _ORDERS[order_by])
+    conversations = await library.conversations.page_of_states(where, page, _ORDERS[order_by])
     return json_answer([Conversation.make(conversation) for conversation in conversations])
 
 
@@ -90,7 +90,7 @@ async def list_conversations(
 async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> Json[Conversation]:
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
-    conversation = await library.services.conversations.create_ephemeral(body.model, body.system, body.values())
+    conversation = await library.conversations.create_ephemeral(body.model, body.system, body.values())
     return json_answer(Conversation.make(conversation))
 
 
@@ -99,8 +99,8 @@ async def retrieve(
     conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
 ) -> Json[Conversation]:
     """Get a conversation with the ids of the messages in view."""
-    state = await library.services.conversations.get_state(*_owner_and_id(conversation_id, agent_id))
-    return json_answer(Conversation.make(state))
+    owner_id, named = _owner_and_id(conversation_id, agent_id)
+    return json_answer(Conversation.make(await library.agent_of(owner_id).conversation_state(named)))
 
 
 @router.patch("/v1/conversations/{conversation_id}")
@@ -110,15 +110,17 @@ async def update(
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
-    where = _owner_and_id(conversation_id, agent_id or body.agent_id)
-    return json_answer(Conversation.make(await library.services.conversations.update(*where, body.changes())))
+    owner_id, named = _owner_and_id(conversation_id, agent_id or body.agent_id)
+    state = await library.agent_of(owner_id).change_conversation(named, body.changes())
+    return json_answer(Conversation.make(state))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
 async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Json[None]:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
-    await library.services.conversations.delete(*_owner_and_id(conversation_id, agent_id))
+    owner_id, named = _owner_and_id(conversation_id, agent_id)
+    await library.agent_of(owner_id).delete_conversation(named)
     return json_answer(None)
 
 
@@ -134,8 +136,8 @@ async def list_conversation_messages(
     group, none if the conversation is not one of its agents'."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
     if group_id is not None:
-        found = await library.services.conversations.get(owner_id, conversation)
-        if await library.services.groups.find_conversation(group_id, found.agent_id) != found.id:
+        found = await library.agent_of(owner_id).find_conversation(conversation)
+        if await library.group_of(group_id).conversation_of(found.agent_id) != found.id:
             return json_answer([])
     page, types = history
     page = replace(page, newest_first=True)
@@ -149,7 +151,7 @@ async def cancel(
     """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
     run that had ended before. 409 if there is none."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
-    runs = await library.services.runs.cancel_all(owner_id, conversation=conversation)
+    runs = await library.agent_of(owner_id).cancel_all(conversation=conversation)
     if not runs:
         raise Conflict(f"there is nothing to cancel: conversation {conversation_id} has no active run")
     return cancelled_answer(runs)
@@ -162,8 +164,8 @@ async def compact(
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
     body = body or CompactIn()
-    where = _owner_and_id(conversation_id, body.agent_id)
-    return json_answer(Compaction.make(await library.services.conversations.compact(*where, body.settings)))
+    owner_id, named = _owner_and_id(conversation_id, body.agent_id)
+    return json_answer(Compaction.make(await library.agent_of(owner_id).compact_view(named, body.settings)))
 
 
 @router.post("/v1/conversations/{conversation_id}/fork")
@@ -176,9 +178,10 @@ async def fork(
 ) -> Json[Conversation]:
     """Create a conversation with a copy of what this one has in view, up to `message_id` if it is given. Calls without
     a result are left out. A hidden one is in no list."""
-    where = _owner_and_id(conversation_id, agent_id)
+    owner_id, named = _owner_and_id(conversation_id, agent_id)
     upto = None if message_id is None else MessageId(message_id)
-    return json_answer(Conversation.make(await library.services.conversations.fork(*where, upto=upto, hidden=hidden)))
+    state = await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden)
+    return json_answer(Conversation.make(state))
 
 
 @router.post("/v1/conversations/{conversation_id}/recompile")
@@ -187,8 +190,8 @@ async def recompile(
 ) -> Json[str]:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""
-    where = _owner_and_id(conversation_id, body.agent_id if body else None)
-    return json_answer(await library.services.conversations.recompile(*where, dry_run=dry_run))
+    owner_id, named = _owner_and_id(conversation_id, body.agent_id if body else None)
+    return json_answer(await library.agent_of(owner_id).recompile(conversation=named, dry_run=dry_run))
 
 
 @router.post("/v1/conversations/{conversation_id}/stream")
@@ -199,11 +202,8 @@ async def resume(
     none."""
     body = body or ResumeRequest()
     owner_id, conversation = _owner_and_id(conversation_id, body.agent_id)
-    run = await library.services.runs.find_resumable(
-        owner_id,
-        conversation,
-        run_id=body.run_id,
-        idempotency_key=None if body.otid is None else key_of_otids([body.otid]),
+    run = await library.agent_of(owner_id).find_resumable(
+        conversation, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])
     )
     if run is None:
         raise HTTPException(400, "No active runs found for this conversation.")

@@ -13,9 +13,9 @@ from pydantic import Field
 from perdure.core.facts.values import FactState
 from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX, Page
-from perdure.library.origins import origin_shape
-from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.library.services.search import BUDGET_MAX_TOKENS, period
+from perdure.library.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
+from perdure.library.origins.values import origin_shape
+from perdure.library.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
 from perdure.server.http import Json, Library, json_answer, pages
@@ -69,7 +69,7 @@ Whose = Annotated[Owner, Depends(whose)]
 
 async def zone_of(owner: Whose, library: Library) -> str:
     """The time zone of dates without an offset. Raises: NotFound."""
-    return await library.services.facts.timezone(owner)
+    return await library.facts_of(owner).timezone()
 
 
 Zone = Annotated[str, Depends(zone_of)]
@@ -116,9 +116,7 @@ async def list_facts(
     owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
 ) -> Json[list[FactShape]]:
     """List what an agent knows, newest first by default."""
-    return json_answer(
-        [FactShape.make(hit) for hit in await library.services.facts.page(owner, page, conditions=where)]
-    )
+    return json_answer([FactShape.make(hit) for hit in await library.facts_of(owner).page(page, **where)])
 
 
 @router.get("/v1/facts/search")
@@ -130,16 +128,16 @@ async def search_facts(
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
 ) -> Json[list[FoundFactShape]]:
     """Search facts by words, vectors and how near their entities are, best first."""
-    hits = await library.services.facts.search(owner, query, limit=limit, conditions=where)
+    hits = await library.facts_of(owner).search(query, limit=limit, **where)
     return json_answer([FoundFactShape.make(hit) for hit in hits])
 
 
 @router.post("/v1/facts")
 async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
     """Add a fact that a person states."""
-    values = body.values(await library.services.facts.timezone(body.owner))
-    hit = await library.services.facts.add(
-        body.owner, body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
+    values = body.values(await library.facts_of(body.owner).timezone())
+    hit = await library.facts_of(body.owner).add_fact(
+        body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
     )
     return json_answer(FactShape.make(hit))
 
@@ -147,13 +145,13 @@ async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
 @router.get("/v1/facts/rules")
 async def list_rules(owner: Whose, library: Library) -> Json[list[RuleShape]]:
     """List what must not be remembered."""
-    return json_answer([rule_shape(rule) for rule in await library.services.facts.list_rules(owner)])
+    return json_answer([rule_shape(rule) for rule in await library.facts_of(owner).rules()])
 
 
 @router.post("/v1/facts/rules")
 async def create_rule(body: RuleIn, library: Library) -> Json[RuleShape]:
     """Never remember facts with these words, about this entity, or of this relation."""
-    rule = await library.services.facts.add_rule(body.owner, text=body.text, relation=body.relation, entity=body.entity)
+    rule = await library.facts_of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
     return json_answer(rule_shape(rule))
 
 
@@ -162,23 +160,23 @@ async def delete_rule(
     number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], owner: Whose, library: Library
 ) -> Response:
     """Lift a rule."""
-    await library.services.facts.delete_rule(owner, number)
+    await library.facts_of(owner).delete_rule(number)
     return Response(status_code=204)
 
 
 @router.get("/v1/facts/settings")
 async def get_settings(owner: Whose, library: Library) -> Json[FactSettingsShape]:
     """Get the settings of a graph, and how much it holds."""
-    graph = await library.services.facts.find_graph(owner)
-    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(owner)))
+    graph = await library.facts_of(owner).find_graph()
+    return json_answer(fact_settings_shape(graph, await library.facts_of(owner).counts()))
 
 
 @router.patch("/v1/facts/settings")
 async def update_settings(body: FactSettingsIn, library: Library) -> Json[FactSettingsShape]:
     """Change settings of a graph; `paused` stops extraction."""
     changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
-    graph = await library.services.facts.update_settings(body.owner, changes)
-    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(body.owner)))
+    graph = await library.facts_of(body.owner).change_settings(changes)
+    return json_answer(fact_settings_shape(graph, await library.facts_of(body.owner).counts()))
 
 
 Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most tokens.")]
@@ -192,7 +190,7 @@ async def get_profile(
     budget_tokens: Budget = PROFILE_TOKENS,
 ) -> Json[ProfileShape]:
     """Get what is known about the user now, by slots, the most important first."""
-    profile = await library.services.fact_views.profile(owner, budget_tokens=budget_tokens, user=user)
+    profile = await library.facts_of(owner).profile(budget_tokens=budget_tokens, user=user)
     return json_answer(ProfileShape.make(profile))
 
 
@@ -209,13 +207,8 @@ async def get_timeline(
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 100,
 ) -> Json[list[EventShape]]:
     """List when facts began and ceased to be true."""
-    events = await library.services.fact_views.timeline(
-        owner,
-        *period(since, until, zone),
-        limit=limit,
-        newest_first=order == "desc",
-        tags=tag or (),
-        conditions={"entity": entity},
+    events = await library.facts_of(owner).timeline(
+        *period(since, until, zone), limit=limit, newest_first=order == "desc", tags=tag or (), entity=entity
     )
     return json_answer([EventShape.make(event) for event in events])
 
@@ -228,9 +221,7 @@ async def get_context(
     budget_tokens: Budget = CONTEXT_TOKENS,
 ) -> Json[FactContextShape]:
     """Get what is known as one text for any program: the profile, facts for a query, and the latest events."""
-    return json_answer(
-        context_shape(await library.services.fact_views.context(owner, query, budget_tokens=budget_tokens))
-    )
+    return json_answer(context_shape(await library.facts_of(owner).context(query, budget_tokens=budget_tokens)))
 
 
 @router.get("/v1/facts/communities")
@@ -242,7 +233,7 @@ async def list_communities(
 ) -> Json[list[CommunityShape]]:
     """List or search groups of entities that many facts connect."""
     return json_answer(
-        [CommunityShape.make(hit) for hit in await library.services.fact_views.communities(owner, query, limit=limit)]
+        [CommunityShape.make(hit) for hit in await library.facts_of(owner).communities(query, limit=limit)]
     )
 
 
@@ -250,46 +241,46 @@ async def list_communities(
 async def tidy(body: TidyIn, library: Library) -> Json[list[TidyShape]]:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
-    items = await library.services.fact_views.tidy(body.owner, dry_run=body.dry_run)
+    items = await library.facts_of(body.owner).tidy(dry_run=body.dry_run)
     return json_answer([TidyShape.make(item) for item in items])
 
 
 @router.post("/v1/facts/tidy/undo")
 async def undo_tidy(body: TidyUndoIn, library: Library) -> Json[list[MemoryShape]]:
     """Bring back all that the latest pass let fade."""
-    return json_answer([memory_shape(one) for one in await library.services.fact_views.restore_last(body.owner)])
+    return json_answer([memory_shape(one) for one in await library.facts_of(body.owner).restore_last()])
 
 
 @router.get("/v1/facts/{fact_id}")
 async def get_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
     """Get a fact, as its newest version says."""
-    return json_answer(FactShape.make(await library.services.facts.get(fact_id)))
+    return json_answer(FactShape.make(await library.facts.get(fact_id)))
 
 
 @router.patch("/v1/facts/{fact_id}")
 async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Json[FactShape]:
     """Correct a fact, as a new version."""
-    changes = body.changes(await library.services.facts.timezone(fact_id))
-    return json_answer(FactShape.make(await library.services.facts.update(fact_id, changes)))
+    changes = body.changes(await library.facts.timezone(fact_id))
+    return json_answer(FactShape.make(await library.facts.edit(fact_id, changes)))
 
 
 @router.delete("/v1/facts/{fact_id}", status_code=204)
 async def delete_fact(fact_id: FactIdIn, library: Library) -> Response:
     """Stop believing a fact; its versions stay, and `restore` brings it back."""
-    await library.services.facts.delete([fact_id])
+    await library.facts.forget([fact_id])
     return Response(status_code=204)
 
 
 @router.post("/v1/facts/{fact_id}/restore")
 async def restore_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
     """Believe a deleted fact again."""
-    return json_answer(FactShape.make(await library.services.facts.restore(fact_id)))
+    return json_answer(FactShape.make(await library.facts.restore(fact_id)))
 
 
 @router.get("/v1/facts/{fact_id}/history")
 async def get_history(fact_id: FactIdIn, library: Library) -> Json[FactOriginShape]:
     """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
-    return json_answer(origin_shape(await library.services.why.find_origin(fact_id)))
+    return json_answer(origin_shape(await library.origins.why(fact_id)))
 
 
 @router.get("/v1/entities")
@@ -297,10 +288,10 @@ async def list_entities(
     owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
 ) -> Json[list[EntityShape]]:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return json_answer([EntityShape.make(one) for one in await library.services.facts.entities(owner, page)])
+    return json_answer([EntityShape.make(one) for one in await library.facts_of(owner).page_of_entities(page)])
 
 
 @router.get("/v1/entities/{entity_id}")
 async def get_entity(entity_id: EntityIdIn, library: Library) -> Json[EntityShape]:
     """Get an entity."""
-    return json_answer(EntityShape.make(await library.services.facts.get_entity(entity_id)))
+    return json_answer(EntityShape.make(await library.facts.get_entity(entity_id)))

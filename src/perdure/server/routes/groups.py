@@ -40,13 +40,13 @@ async def list_groups(
     if manager_type == "swarm":
         return json_answer([])
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return json_answer([wire.Group.make(group) for group in await library.services.groups.list(where, page)])
+    return json_answer([wire.Group.make(group) for group in await library.groups.page(where, page)])
 
 
 @router.get("/v1/groups/count")
 async def count(library: Library) -> Json[int]:
     """Count the groups, without hidden ones."""
-    return json_answer(await library.services.groups.count(GroupFilter(hidden=False)))
+    return json_answer(await library.groups.count(GroupFilter(hidden=False)))
 
 
 @router.get("/v1/agents/{agent_id}/groups")
@@ -56,35 +56,35 @@ async def list_of_agent(
     """List the groups in which the agent takes part, or which it manages."""
     if manager_type == "swarm":
         return json_answer([])
-    groups = await library.services.groups.list_of_agent(agent_id, GroupFilter(kind=manager_type), page)
+    groups = await library.groups.page_of_agent(agent_id, GroupFilter(kind=manager_type), page)
     return json_answer([wire.Group.make(group) for group in groups])
 
 
 @router.post("/v1/groups/")
 async def create(body: wire.GroupIn, library: Library) -> Json[wire.Group]:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return json_answer(wire.Group.make(await library.services.groups.create(body.new_group)))
+    return json_answer(wire.Group.make((await library.groups.add(body.new_group)).info))
 
 
 @router.get("/v1/groups/{group_id}")
 async def retrieve(group_id: GroupIdIn, library: Library) -> Json[wire.Group]:
     """Get a group."""
-    return json_answer(wire.Group.make(await library.services.groups.get(group_id)))
+    return json_answer(wire.Group.make((await library.groups.get(group_id)).info))
 
 
 @router.patch("/v1/groups/{group_id}")
 async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> Json[wire.Group]:
     """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
     change."""
-    groups = library.services.groups
-    body.check_kind(await groups.get(group_id))
-    return json_answer(wire.Group.make(await groups.update(group_id, body.changes)))
+    group = await library.groups.get(group_id)
+    body.check_kind(group.info)
+    return json_answer(wire.Group.make((await group.update(**body.changes)).info))
 
 
 @router.delete("/v1/groups/{group_id}")
 async def delete(group_id: GroupIdIn, library: Library) -> Json[None]:
     """Delete a group with its transcript; its agents stay, with what they said."""
-    await library.services.groups.delete(group_id)
+    await library.group_of(group_id).delete()
     return json_answer(None)
 
 
@@ -110,12 +110,11 @@ hot_routes: Sequence[Route] = [
 
 async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingResponse:
     """Begin the turn that answers a message, and answer with its reply or stream. A client that leaves does not stop
-    the turn. Raises: as `GroupService.submit`; nothing was stored then."""
+    the turn. Raises: as `AsyncGroup.send`; nothing was stored then."""
     group_id = GroupId(id_in_path("group", request.path_params["group_id"]))
-    groups = library_of(request).services.groups
+    group = library_of(request).group_of(group_id)
     streams: Streams = request.app.state.streams
-    turn = await groups.submit(
-        group_id,
+    turn = await group.send_messages(
         wire.group_messages(body),
         idempotency_key=body.key(request.headers.get("idempotency-key")),
         if_busy=body.if_busy,
@@ -123,8 +122,8 @@ async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingR
     )
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, display=body.display)
-        return await streams.stream(groups.follow(turn), wire.GroupChunks(turn, mode), pings=mode.pings)
-    reply = await reply_or_answer(streams, groups.reply(turn), f"turn {turn.seq} of {turn.group_id}")
+        return await streams.stream(group.follow(turn), wire.GroupChunks(turn, mode), pings=mode.pings)
+    reply = await reply_or_answer(streams, group.reply(turn), f"turn {turn.seq} of {turn.group_id}")
     if isinstance(reply, Json):
         return reply
     shape = wire.group_response(reply, body.display)
@@ -145,7 +144,7 @@ async def list_messages(
     """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
     its speaker's name."""
     display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
-    entries = await library.services.groups.list_entries(group_id, page)
+    entries = await library.group_of(group_id).entries(page)
     return json_answer([shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)])
 
 
@@ -153,7 +152,7 @@ async def list_messages(
 async def cancel_messages(group_id: GroupIdIn, library: Library) -> Json[dict[str, str]]:
     """Cancel the turn of the group that goes on, with the runs of its speakers, and those that wait behind it. Answers
     with the number of each turn -> `cancelled`, or its status if it has ended meanwhile. 409 if there is none."""
-    turns = await library.services.groups.cancel(group_id)
+    turns = await library.group_of(group_id).cancel()
     if not turns:
         raise Conflict(f"there is nothing to cancel: group {group_id} has no turn that goes on or waits")
     return json_answer({str(turn.seq): turn.status if turn.ended else "cancelled" for turn in turns})
@@ -165,7 +164,7 @@ async def modify_message(
 ) -> Json[Message]:
     """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
     part, parts = body.edit()
-    edited = await library.services.groups.edit_message(group_id, message_id, part, parts)
+    edited = await library.group_of(group_id).edit_message(message_id, part, parts)
     display = Display(use_assistant_message=part == "assistant")
     return json_answer(
         next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
@@ -176,7 +175,7 @@ async def modify_message(
 async def reset_messages(group_id: GroupIdIn, library: Library) -> Json[None]:
     """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
     ended."""
-    await library.services.groups.reset(group_id)
+    await library.group_of(group_id).reset()
     return json_answer(None)
 
 
@@ -191,7 +190,7 @@ async def list_passes(
     before: Annotated[int | None, Query(ge=1, le=2**53, description="Those before the pass of this number.")] = None,
 ) -> Json[list[wire.PassShape]]:
     """List the passes of an agent's companion, newest first: why each began, how it ended, and what it changed."""
-    passes = await library.services.companions.passes(agent_id, limit=limit, before=before)
+    passes = await library.agent_of(agent_id).companion.passes(limit=limit, before=before)
     return json_answer([wire.PassShape.make(one) for one in passes])
 
 
@@ -199,6 +198,6 @@ async def list_passes(
 async def wake(agent_id: AgentIdIn, library: Library) -> Json[wire.PassShape | None]:
     """Have an agent's companion read what is new, and answer with the pass that begins or goes on; null: nothing new
     was said. The list of passes shows how it ends."""
-    companions = library.services.companions
-    one = await companions.wake(agent_id)
-    return json_answer(None if one is None else wire.PassShape.make(await companions.show(one)))
+    companion = library.agent_of(agent_id).companion
+    one = await companion.begin()
+    return json_answer(None if one is None else wire.PassShape.make(await companion.show(one)))

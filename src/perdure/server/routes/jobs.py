@@ -14,7 +14,7 @@ from perdure.core.runs import Batch, IfBusy, StopReason
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.library.checks import Page
-from perdure.library.services import runs as services
+from perdure.library.runs import jobs
 from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import BatchMessages
@@ -61,7 +61,7 @@ def _part(place: int, body: BatchPartIn) -> RunRequest:
         return body.run_request(body.agent_id)
 
 
-def wire_job(job: services.Job) -> dict[str, Any]:
+def wire_job(job: jobs.Job) -> dict[str, Any]:
     """A run or batch as a job."""
     if isinstance(job, Batch):
         return wire_batch(job)
@@ -123,7 +123,7 @@ _Key = Annotated[
 async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotency_key: _Key = None) -> Json[Job]:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
-    batch = await library.services.jobs.send_batch(
+    batch = await library.jobs.send_batch(
         body.parts(), callback=guard.callback(body.callback_url), idempotency_key=idempotency_key
     )
     return json_answer(wire_batch(batch))
@@ -132,13 +132,13 @@ async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotenc
 @router.get("/v1/messages/batches")
 async def list_batches(library: Library, page: _Batches) -> Json[list[Job]]:
     """List batches."""
-    return json_answer([wire_batch(batch) for batch in await library.services.jobs.list_batches(page)])
+    return json_answer([wire_batch(batch) for batch in await library.jobs.list_batches(page)])
 
 
 @router.get("/v1/messages/batches/{batch_id}")
 async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
     """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer."""
-    return json_answer(wire_batch(await library.services.jobs.get_batch(BatchId(batch_id))))
+    return json_answer(wire_batch(await library.jobs.get_batch(BatchId(batch_id))))
 
 
 @router.get("/v1/messages/batches/{batch_id}/messages")
@@ -146,14 +146,14 @@ async def list_batch_messages(
     library: Library, batch_id: JobIdIn, page: _Messages, agent_id: AgentIdIn | None = None
 ) -> Json[BatchMessages]:
     """List what the agents of the batch answered and their tools returned, by time; or one of the agents."""
-    messages = await library.services.jobs.list_messages(BatchId(batch_id), agent_id, page)
+    messages = await library.jobs.list_messages(BatchId(batch_id), agent_id, page)
     return json_answer({"messages": [StoredMessage.make(message) for message in messages]})
 
 
 @router.patch("/v1/messages/batches/{batch_id}/cancel")
 async def cancel_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
     """Cancel the runs of the batch that have not ended, and answer with the batch as it then stands."""
-    return json_answer(wire_batch(await library.services.jobs.cancel_batch(BatchId(batch_id))))
+    return json_answer(wire_batch(await library.jobs.cancel_batch(BatchId(batch_id))))
 
 
 # --- jobs
@@ -165,7 +165,7 @@ async def list_jobs(
 ) -> Json[list[Job]]:
     """List batches, and the runs of all agents as jobs; `active` ones have not ended. Reading a file is no job here, so
     a folder has none."""
-    jobs = [] if source_id is not None else await library.services.jobs.list(page, active=active)
+    jobs = [] if source_id is not None else await library.jobs.list(page, active=active)
     return json_answer([wire_job(job) for job in jobs])
 
 
@@ -178,17 +178,17 @@ async def list_active_jobs(library: Library, page: _Page, source_id: FolderIdIn 
 @router.get("/v1/jobs/{job_id}", deprecated=True)
 async def retrieve_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Get a batch, or a run as a job."""
-    return json_answer(wire_job(await library.services.jobs.get(job_id)))
+    return json_answer(wire_job(await library.jobs.get(job_id)))
 
 
 @router.patch("/v1/jobs/{job_id}/cancel", deprecated=True)
 async def cancel_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Cancel a batch or run and answer with it as a job. One that has ended stays as it is."""
-    return json_answer(wire_job(await library.services.jobs.cancel(job_id)))
+    return json_answer(wire_job(await library.jobs.cancel(job_id)))
 
 
 @router.delete("/v1/jobs/{job_id}", deprecated=True)
 async def delete_job(library: Library, job_id: JobIdIn) -> Json[Job]:
     """Delete a batch or run that has ended, and answer with it as a job. Its messages stay in the history, and a
     batch's runs stay."""
-    return json_answer(wire_job(await library.services.jobs.delete(job_id)))
+    return json_answer(wire_job(await library.jobs.delete(job_id)))

@@ -15,7 +15,7 @@ from perdure.core.runs import Callback
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.tools.mcp import McpService
+from perdure.library.tools.mcp import AsyncMcp
 from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.errors import UNKNOWN
@@ -61,7 +61,7 @@ class McpGuard:
 
     def __init__(self, library: AsyncPerdure, config: ServerConfig, ring: KeyRing) -> None:
         settings = library.app.settings
-        self._mcp = library.services.mcp
+        self._mcp = library.mcp
         self._allows_programs = settings.mcp_stdio == "on"
         self._setting, self._ring = settings.mcp_private, ring
         self._has_no_hosts = not config.allowed_hosts
@@ -117,7 +117,7 @@ async def _server_by_name(
     mcp_server_name: Annotated[str, Path(description="The server's name.")], library: Library
 ) -> McpServer:
     """The server that the path names. Raises: NotFound."""
-    return await library.services.mcp.get_by_name(mcp_server_name)
+    return await library.mcp.get_by_name(mcp_server_name)
 
 
 Guard = Annotated[McpGuard, Depends(_guard)]
@@ -131,20 +131,20 @@ ToolName = Annotated[str, Path(description="What the server calls the tool, or w
 @router.post("/v1/mcp-servers/")
 async def create(body: McpServerIn, library: Library, guard: Guard) -> Json[WireMcpServer]:
     """Register a server. Its tools are read now if it can be reached, else at the first use."""
-    server = await library.services.mcp.add_and_read(body.server_name, **await guard.new_options(body.config))
+    server = await library.mcp.add_and_read(body.server_name, **await guard.new_options(body.config))
     return json_answer(server_shape(server))
 
 
 @router.get("/v1/mcp-servers/")
 async def list_servers(library: Library) -> Json[list[WireMcpServer]]:
     """List all servers, in order of creation."""
-    return json_answer([server_shape(server) for server in await library.services.mcp.list()])
+    return json_answer([server_shape(server) for server in await library.mcp.list()])
 
 
 @router.get("/v1/agents/{agent_id}/mcp-servers")
 async def list_of_agent(agent_id: AgentIdIn, library: Library) -> Json[list[WireMcpServer]]:
     """List the servers of which the agent has a tool, in order of creation."""
-    return json_answer([server_shape(server) for server in await library.services.mcp.list_of_agent(agent_id)])
+    return json_answer([server_shape(server) for server in await library.mcp.list_of_agent(agent_id)])
 
 
 @router.post("/v1/agents/{agent_id}/mcp-servers/tools/search")
@@ -152,7 +152,7 @@ async def search_tools_of_agent(agent_id: AgentIdIn, body: ToolSearchIn, library
     """Search the agent's tools of servers by words, best first; without words the newest."""
     await library.agent(agent_id)
     where = ToolFilter(types=("external_mcp",), agent_id=agent_id)
-    hits = await library.services.tools.search(body.query or "", where, limit=body.limit)
+    hits = await library.tools.search_codes(body.query or "", where, limit=body.limit)
     return json_answer([hit_shape(hit, rank, code) for rank, (hit, code) in enumerate(hits, start=1)])
 
 
@@ -161,8 +161,8 @@ async def list_tools_of_agent(
     agent_id: AgentIdIn, mcp_server_id: McpServerIdIn, library: Library
 ) -> Json[list[WireTool]]:
     """List the tools of a server that the agent has, by name."""
-    own = {state.tool.id for state in await library.services.tools.list_of_agent(agent_id)}
-    tools = await library.services.mcp.list_tools(mcp_server_id)
+    own = {state.tool.id for state in await library.agent_of(agent_id).tools.states()}
+    tools = await library.mcp.list_tools(mcp_server_id)
     return json_answer([tool_shape(tool) for tool in tools if tool.id in own])
 
 
@@ -171,14 +171,14 @@ async def run_tool_of_agent(
     agent_id: AgentIdIn, mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToolRunIn, library: Library
 ) -> Json[ToolRun]:
     """Call one of the agent's tools of a server, and answer with its outcome, as without an agent."""
-    tool = await library.services.mcp.get_tool(mcp_server_id, tool_id)
-    return json_answer(execution_shape(await library.services.tools.run_of_agent(agent_id, tool.id, body.args), None))
+    tool = await library.mcp.get_tool(mcp_server_id, tool_id)
+    return json_answer(execution_shape(await library.agent_of(agent_id).tools.run(tool.id, body.args), None))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}")
 async def retrieve(mcp_server_id: McpServerIdIn, library: Library) -> Json[WireMcpServer]:
     """Get a server."""
-    return json_answer(server_shape(await library.services.mcp.get(mcp_server_id)))
+    return json_answer(server_shape(await library.mcp.server(mcp_server_id)))
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}")
@@ -186,35 +186,35 @@ async def update(
     mcp_server_id: McpServerIdIn, body: McpServerChangesIn, library: Library, guard: Guard
 ) -> Json[WireMcpServer]:
     """Change the fields that are set. An empty token, header or variable keeps the stored value."""
-    server = await library.services.mcp.get(mcp_server_id)
+    server = await library.mcp.server(mcp_server_id)
     changes = await guard.changes(body.changes(server), server)
-    return json_answer(server_shape(await library.services.mcp.update(mcp_server_id, changes)))
+    return json_answer(server_shape(await library.mcp.change(mcp_server_id, changes)))
 
 
 @router.delete("/v1/mcp-servers/{mcp_server_id}", status_code=204)
 async def delete(mcp_server_id: McpServerIdIn, library: Library) -> Response:
     """Remove a server with its tools, which agents then have no more."""
-    await library.services.mcp.remove(mcp_server_id)
+    await library.mcp.remove(mcp_server_id)
     return Response(status_code=204)
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}/refresh")
 async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str | None = None) -> Json[Synced]:
     """Connect anew and read the tools. New and changed tools wait for approval."""
-    return json_answer(Synced.make(await library.services.mcp.refresh(mcp_server_id)))
+    return json_answer(Synced.make(await library.mcp.refresh(mcp_server_id)))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools")
 async def list_tools(mcp_server_id: McpServerIdIn, library: Library) -> Json[list[WireTool]]:
     """List the server's tools that agents can be given, each by the server's own name where no other tool has it."""
-    tools = await library.services.mcp.list_tools(mcp_server_id)
+    tools = await library.mcp.list_tools(mcp_server_id)
     return json_answer([tool_shape(tool) for tool in tools])
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}")
 async def retrieve_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, library: Library) -> Json[WireTool]:
     """Get one of the server's tools."""
-    return json_answer(tool_shape(await library.services.mcp.get_tool(mcp_server_id, tool_id)))
+    return json_answer(tool_shape(await library.mcp.get_tool(mcp_server_id, tool_id)))
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
@@ -222,22 +222,22 @@ async def run_tool(
     mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToolRunIn, library: Library
 ) -> Json[ToolRun]:
     """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
-    outcome = await library.services.mcp.run_tool(mcp_server_id, tool_id, body.args)
+    outcome = await library.mcp.run_tool(mcp_server_id, tool_id, body.args)
     return json_answer(execution_shape(outcome, None))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
 async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> Json[list[Definition]]:
     """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
-    server = await library.services.mcp.get(mcp_server_id)
-    tools = [Definition.make(tool) for tool in await library.services.mcp.list_known(server.id)]
+    server = await library.mcp.server(mcp_server_id)
+    tools = [Definition.make(tool) for tool in await library.mcp.tools(server.id)]
     return json_answer([*tools, *map(left_out_shape, server.left_out)])
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/approve")
 async def approve(mcp_server_id: McpServerIdIn, body: McpApproveIn, library: Library) -> Json[Synced]:
     """Approve the present definitions of tools, for agents to see. Perdure's own."""
-    tools = await library.services.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
+    tools = await library.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
     return json_answer(Synced.make(tools))
 
 
@@ -247,27 +247,27 @@ async def approve(mcp_server_id: McpServerIdIn, body: McpApproveIn, library: Lib
 @router.get(BY_NAME)
 async def list_named_servers(library: Library) -> Json[dict[str, McpConfig]]:
     """List the configuration of each server, by name."""
-    return json_answer({server.name: named_server_shape(server) for server in await library.services.mcp.list()})
+    return json_answer({server.name: named_server_shape(server) for server in await library.mcp.list()})
 
 
 @router.put(BY_NAME)
 async def add(body: NamedServerIn, library: Library, guard: Guard) -> Json[list[McpConfig]]:
     """Register a server, and answer with all of them."""
-    await library.services.mcp.add_and_read(body.server_name, **await guard.new_options(body))
+    await library.mcp.add_and_read(body.server_name, **await guard.new_options(body))
     return await _all_servers(library)
 
 
 @router.post(f"{BY_NAME}/test")
 async def test(body: NamedServerIn, library: Library, guard: Guard) -> Json[McpListing]:
     """List the tools that a server offers, without registering it."""
-    listing = await library.services.mcp.look(**await guard.new_options(body))
+    listing = await library.mcp.look(**await guard.new_options(body))
     return json_answer({"status": "success", "tools": listing_shape(listing.definitions)})
 
 
 @router.post(f"{BY_NAME}/connect")
 async def connect(body: NamedServerIn, library: Library, guard: Guard) -> StreamingResponse:
     """The same as a stream of events. A server that wants OAuth ends in an error: it needs a token here."""
-    events = _connection_events(body.server_name, await guard.new_options(body), library.services.mcp)
+    events = _connection_events(body.server_name, await guard.new_options(body), library.mcp)
     return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -277,13 +277,13 @@ async def update_named(
 ) -> Json[McpConfig]:
     """Change the fields that are set. An empty value keeps the stored one."""
     changes = await guard.changes(body.changes(), server)
-    return json_answer(named_server_shape(await library.services.mcp.update(server.id, changes)))
+    return json_answer(named_server_shape(await library.mcp.change(server.id, changes)))
 
 
 @router.delete(f"{BY_NAME}/{{mcp_server_name}}")
 async def delete_named(server: NamedServer, library: Library) -> Json[list[McpConfig]]:
     """Remove a server with its tools, and answer with the servers that are left."""
-    await library.services.mcp.remove(server.id)
+    await library.mcp.remove(server.id)
     return await _all_servers(library)
 
 
@@ -291,35 +291,35 @@ async def delete_named(server: NamedServer, library: Library) -> Json[list[McpCo
 async def list_offers(server: NamedServer, library: Library) -> Json[list[McpTool]]:
     """List the tools that the server offers, by its own names. A server that was not read yet is read first."""
     if server.listed_at is None:
-        await library.services.mcp.refresh(server.id)
-    return json_answer(offers_shape(await library.services.mcp.list_known(server.id)))
+        await library.mcp.refresh(server.id)
+    return json_answer(offers_shape(await library.mcp.tools(server.id)))
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/resync")
 async def resync(server: NamedServer, library: Library) -> Json[Synced]:
     """Connect anew and read the tools. New, changed and missing tools wait for approval; nothing else changes."""
-    tools = await library.services.mcp.refresh(server.id)
+    tools = await library.mcp.refresh(server.id)
     return json_answer({"deleted": [], "updated": [], **Synced.make(tools)})
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/tools/{{mcp_tool_name}}/execute")
 async def execute(server: NamedServer, mcp_tool_name: ToolName, body: McpToolRunIn, library: Library) -> Json[ToolRun]:
     """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
-    return json_answer(execution_shape(await library.services.mcp.run(server.id, mcp_tool_name, body.args), None))
+    return json_answer(execution_shape(await library.mcp.run(server.id, mcp_tool_name, body.args), None))
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/{{mcp_tool_name}}")
 async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Library) -> Json[WireTool]:
     """Get the tool of agents for one of the server. A new or removed one is approved, never a changed one."""
-    return json_answer(tool_shape(await library.services.mcp.approve_unless_changed(server.id, mcp_tool_name)))
+    return json_answer(tool_shape(await library.mcp.approve_unless_changed(server.id, mcp_tool_name)))
 
 
 async def _all_servers(library: AsyncPerdure) -> Json[Any]:
     """Answer with all servers."""
-    return json_answer([named_server_shape(server) for server in await library.services.mcp.list()])
+    return json_answer([named_server_shape(server) for server in await library.mcp.list()])
 
 
-async def _connection_events(name: str, options: ServerOptions, mcp: McpService) -> AsyncIterator[bytes]:
+async def _connection_events(name: str, options: ServerOptions, mcp: AsyncMcp) -> AsyncIterator[bytes]:
     """The server-sent events of a try to connect."""
     yield _event("connection_attempt", server_name=name)
     try:

@@ -20,9 +20,9 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.runs import MAX_COST, Run
 from perdure.engine.run.accept import Accepted
+from perdure.library.messages.paging import HistoryPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
-from perdure.library.services.history import HistoryPage
 from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
@@ -98,8 +98,8 @@ async def answer_message(
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, display=body.display)
-        return await streams.open(accepted.run, library.services.messages.follow(accepted), mode)
-    replying = library.services.messages.reply(accepted)
+        return await streams.open(accepted.run, library.messages.follow_accepted(accepted), mode)
+    replying = library.messages.reply_to(accepted)
     return await reply_answer(streams, accepted, replying, lambda reply: letta_response(reply, body.display))
 
 
@@ -147,7 +147,7 @@ async def _submit(
     callback = None if body.callback_url is None else request.app.state.mcp_guard.callback(body.callback_url)
     key = body.key(request.headers.get("idempotency-key"))
     asked = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
-    return await library.services.messages.submit(asked)
+    return await library.messages.send_request(asked)
 
 
 # --- history
@@ -177,8 +177,8 @@ async def history_answer(
     display: Display,
 ) -> Json[Any]:
     """Answer with messages of a conversation, or with None of all of the agent's, or of all agents."""
-    shapes = await library.services.messages.list_shown(
-        agent_id, conversation, page, lambda message: wire_messages(message, display)
+    shapes = await library.agent_of(agent_id).shown_messages(
+        conversation, page, lambda message: wire_messages(message, display)
     )
     return json_answer(shapes)
 
@@ -199,7 +199,7 @@ async def list_agent_messages(
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     conversation = None if conversation_id is None else ConversationId(conversation_id)
     if group_id is not None:
-        in_group = await library.services.groups.find_conversation(group_id, agent_id)
+        in_group = await library.group_of(group_id).conversation_of(agent_id)
         if in_group is None or conversation not in (None, in_group):
             return json_answer([])
         conversation = in_group
@@ -212,7 +212,7 @@ async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportReq
     are there already are skipped. No model is called."""
     is_first = body.conversation_id in (None, "default")
     conversation = None if is_first else ConversationId(body.conversation_id or "")
-    result = await library.services.messages.import_messages(agent_id, body.messages, conversation=conversation)
+    result = await library.agent_of(agent_id).import_messages(body.messages, conversation=conversation)
     return json_answer(Imported.make(result))
 
 
@@ -230,7 +230,7 @@ async def list_messages(
 @router.get("/v1/messages/{message_id}")
 async def retrieve_message(library: Library, message_id: MessageIdIn) -> Json[list[Message]]:
     """Get the wire messages that show one stored message."""
-    return json_answer(wire_messages(await library.services.messages.get(message_id), Display()))
+    return json_answer(wire_messages(await library.messages.message(message_id), Display()))
 
 
 @router.patch("/v1/agents/{agent_id}/messages/{message_id}")
@@ -242,7 +242,7 @@ async def modify_message(
     conversation changes with the agent's `system`."""
     part, parts = body.edit()
     call_id = body.tool_call_id if isinstance(body, ReturnChange) else None
-    message = await library.services.messages.edit(agent_id, message_id, part, parts, call_id=call_id)
+    message = await library.agent_of(agent_id).edit_message(message_id, part, parts, call_id=call_id)
     shapes = wire_messages(message, Display(use_assistant_message=part == "assistant"))
     return json_answer(next(shape for shape in shapes if shape["message_type"] == body.message_type))
 
@@ -254,7 +254,7 @@ async def cancel_messages(
     """Cancel these runs of the agent, or all that have not ended. Answers with run id -> `cancelled`, or the status of
     a run that had ended before. 409 if no run is named and none runs."""
     run_ids = None if body is None else body.run_ids
-    runs = await library.services.runs.cancel_all(agent_id, whole_agent=True, run_ids=run_ids)
+    runs = await library.agent_of(agent_id).cancel_all(whole_agent=True, run_ids=run_ids)
     if not runs and run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
     return cancelled_answer(runs)
@@ -269,5 +269,5 @@ def cancelled_answer(runs: Sequence[Run]) -> Json[Any]:
 async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> Json[Agent]:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
-    await library.services.conversations.reset(agent_id)
+    await library.agent_of(agent_id).reset()
     return await agent_answer(library, agent_id)

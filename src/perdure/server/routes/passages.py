@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.passages import PassageState, TagMatch
 from perdure.library.checks import Page
-from perdure.library.services.passages import passage_filter
+from perdure.library.passages import passage_filter
 from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.wire.answers import Confirmation, Deleted
 from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
@@ -27,7 +27,7 @@ States = Annotated[Items[PassageState] | None, Query(description="Several: any o
 @router.post("/v1/agents/{agent_id}/archival-memory")
 async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> Json[list[Passage]]:
     """Store a text. The answer is a list, of one."""
-    return json_answer([Passage.make(await library.services.passages.insert_of_agent(agent_id, body.new))])
+    return json_answer([Passage.make(await library.agent_of(agent_id).archive_passage(body.new))])
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
@@ -40,14 +40,14 @@ async def list_passages(
 ) -> Json[list[Passage]]:
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(states=state or ())
-    passages = await library.services.passages.list_of_agent(agent_id, page, text=search, where=where)
+    passages = await library.agent_of(agent_id).list_passages(page, text=search, where=where)
     return json_answer([Passage.make(passage) for passage in passages])
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
 async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) -> Json[Confirmation]:
     """Remove a passage."""
-    await library.services.passages.delete(agent_id, memory_id)
+    await library.passages_of(agent_id).delete_passage(memory_id)
     return json_answer({"message": f"Memory id={memory_id} successfully deleted"})
 
 
@@ -56,14 +56,14 @@ async def update(
     agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library
 ) -> Json[list[Passage]]:
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
-    passage = await library.services.passages.update(agent_id, memory_id, body.changes)
+    passage = await library.passages_of(agent_id).update_passage(memory_id, **body.changes)
     return json_answer([Passage.make(passage)])
 
 
 @router.post("/v1/passages/{passage_id}/restore")
 async def restore(passage_id: PassageIdIn, library: Library) -> Json[Passage]:
     """Have a passage recalled and found again that has faded or is archived. This route is not part of Letta's API."""
-    return json_answer(Passage.make(await library.services.passages.restore(passage_id)))
+    return json_answer(Passage.make(await library.archives.restore_passage(passage_id)))
 
 
 # --- of an archive
@@ -72,14 +72,14 @@ async def restore(passage_id: PassageIdIn, library: Library) -> Json[Passage]:
 @router.post("/v1/archives/{archive_id}/passages")
 async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> Json[Passage]:
     """Store a text; search finds it at once."""
-    [passage] = await library.services.passages.insert(archive_id, [body.new])
+    [passage] = await library.archive_of(archive_id).insert_many([body.new])
     return json_answer(Passage.make(passage))
 
 
 @router.post("/v1/archives/{archive_id}/passages/batch")
 async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> Json[list[Passage]]:
     """Store texts. All are checked before the first is stored; then they are stored in batches of 500."""
-    passages = await library.services.passages.insert(archive_id, [passage.new for passage in body.passages])
+    passages = await library.archive_of(archive_id).insert_many([passage.new for passage in body.passages])
     return json_answer([Passage.make(passage) for passage in passages])
 
 
@@ -95,7 +95,7 @@ async def list_of_archive(
 ) -> Json[list[Passage]]:
     """List the archive's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
-    passages = await library.services.passages.list(archive_id, page, where=where, text=search)
+    passages = await library.archive_of(archive_id).list_passages(page, where=where, text=search)
     return json_answer([Passage.make(passage) for passage in passages])
 
 
@@ -104,19 +104,19 @@ async def update_in_archive(
     archive_id: ArchiveIdIn, passage_id: PassageIdIn, body: PassageChangesIn, library: Library
 ) -> Json[Passage]:
     """Change the fields that are set; search finds the new text."""
-    passage = await library.services.passages.update(archive_id, passage_id, body.changes)
+    passage = await library.passages_of(archive_id).update_passage(passage_id, **body.changes)
     return json_answer(Passage.make(passage))
 
 
 @router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)
 async def delete_from_archive(archive_id: ArchiveIdIn, passage_id: PassageIdIn, library: Library) -> Response:
     """Remove a passage."""
-    await library.services.passages.delete(archive_id, passage_id)
+    await library.passages_of(archive_id).delete_passage(passage_id)
     return Response(status_code=204)
 
 
 @router.post("/v1/archives/{archive_id}/passages/delete")
 async def delete_selected(archive_id: ArchiveIdIn, body: DeleteSelected, library: Library) -> Json[Deleted]:
     """Remove the passages that meet all conditions, in batches of 500; with `dry_run` they are only counted."""
-    matched = await library.services.passages.delete_where(archive_id, body.selection, dry_run=body.dry_run)
+    matched = await library.archive_of(archive_id).delete_selection(body.selection, dry_run=body.dry_run)
     return json_answer({"matched": matched, "deleted": 0 if body.dry_run else matched, "dry_run": body.dry_run})

@@ -241,7 +241,7 @@ async def list_models(
 ) -> Json[list[Model]]:
     """List the models that can be used now, the server's default first."""
     app = library.app
-    await library.services.models.reload()
+    await library.handles.reload()
     models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
     selected = [
         model
@@ -271,9 +271,7 @@ class GenerateRequest(WireRequest):
 @router.post("/v1/agents/{agent_id}/generate")
 async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Json[Generated]:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
-    work = library.services.prompts.generate(
-        agent_id, body.prompt, system=body.system_prompt, model=body.override_model
-    )
+    work = library.prompts.generate(agent_id, body.prompt, system=body.system_prompt, model=body.override_model)
     generated = await while_connected(request, work)
     took = generated.usage
     usage = RequestUsage.make(took, step_count=1, context_tokens=took.total_tokens)
@@ -284,7 +282,7 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
 async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Json[dict[str, Any]]:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
     messages, _ = body.contents()
-    payload = await library.services.prompts.build_payload(
+    payload = await library.prompts.build_payload(
         agent_id, messages, client_tools=body.client_shapes() or (), options=body.run_options
     )
     return json_answer(payload)
@@ -294,7 +292,7 @@ async def _without_results(library: Library, agent_id: AgentId, answers: Sequenc
     """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
     would refuse every message of a client that keeps nothing."""
     given = {answer.call_id for answer in answers}
-    waiting = await library.services.approvals.list(agent_id, None)
+    waiting = await library.agent_of(agent_id).pending()
     return [
         ToolReturn(call.call_id, "The caller gave no result.", status="error")
         for call in waiting
@@ -308,11 +306,11 @@ async def complete_chat(
 ) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
-    messages = library.services.messages
+    agent = library.agent_of(body.agent_id)
     said, answers = body.contents()
     if said:
         answers = [*(answers or ()), *await _without_results(library, body.agent_id, answers or ())] or None
-    accepted = await messages.submit(
+    accepted = await agent.send_request(
         RunRequest(
             agent_id=body.agent_id,
             messages=tuple(said),
@@ -323,9 +321,9 @@ async def complete_chat(
     )
     if not body.stream:
         return await reply_answer(
-            streams, accepted, messages.reply(accepted), lambda reply: completion_shape(reply, accepted.run)
+            streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run)
         )
     forget_body(request)
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     chunks = CompletionChunks(accepted.run, with_usage=with_usage)
-    return await streams.stream(messages.follow(accepted), chunks, pings=True)
+    return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)

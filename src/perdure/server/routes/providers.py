@@ -11,7 +11,7 @@ from perdure.app import PROVIDERS
 from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
-from perdure.library.services.providers import ProviderFields
+from perdure.library.providers import ProviderFields
 from perdure.server.errors import NotSupported
 from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
@@ -98,52 +98,50 @@ async def list_providers(
 ) -> Json[list[Provider]]:
     """List the registered providers, newest first by default, without those of the server's environment."""
     where = ProviderFilter(name=name, provider_type=provider_type)
-    return json_answer([provider_shape(one) for one in await library.services.providers.list(where, page)])
+    return json_answer([provider_shape(one) for one in await library.providers.list(where, page)])
 
 
 @router.post("/v1/providers/")
 async def create(body: ProviderIn, library: Library, guard: Guard) -> Json[Provider]:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
-    return json_answer(
-        provider_shape(await library.services.providers.create(body.fields, private=guard.allows_private))
-    )
+    return json_answer(provider_shape(await library.providers.create(body.fields, private=guard.allows_private)))
 
 
 @router.post("/v1/providers/check")
 async def check(body: ProviderCheckIn, library: Library, guard: Guard) -> Json[Confirmation]:
     """Try a key: 401 if the provider refuses it, 400 if it can't be asked. Nothing is stored."""
-    count = await library.services.providers.check(body.fields, private=guard.allows_private)
+    count = await library.providers.check(body.fields, private=guard.allows_private)
     return json_answer({"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"})
 
 
 @router.get("/v1/providers/{provider_id}")
 async def retrieve(provider_id: ProviderIdIn, library: Library) -> Json[Provider]:
     """Get a provider."""
-    return json_answer(provider_shape(await library.services.providers.get(provider_id)))
+    return json_answer(provider_shape(await library.providers.get(provider_id)))
 
 
 @router.patch("/v1/providers/{provider_id}")
 async def update(provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Guard) -> Json[Provider]:
     """Change the key, the address or the type of a provider."""
-    provider = await library.services.providers.update(provider_id, body.fields, private=guard.allows_private)
+    provider = await library.providers.update(provider_id, body.fields, private=guard.allows_private)
     return json_answer(provider_shape(provider))
 
 
 @router.delete("/v1/providers/{provider_id}")
 async def delete(provider_id: ProviderIdIn, library: Library) -> Json[Confirmation]:
     """Delete a provider with its key. Agents keep the handles of its models."""
-    await library.services.providers.delete(provider_id)
+    await library.providers.delete(provider_id)
     return json_answer({"message": f"Provider id={provider_id} successfully deleted"})
 
 
 @router.post("/v1/providers/{provider_id}/check")
 async def check_stored(provider_id: ProviderIdIn, library: Library) -> Json[Confirmation]:
     """Try the key of a provider."""
-    count = await library.services.providers.check_stored(provider_id)
+    count = await library.providers.check_stored(provider_id)
     return json_answer({"message": f"Valid api key ({count} models)"})
 
 
 @router.patch("/v1/providers/{provider_id}/refresh")
 async def refresh(provider_id: ProviderIdIn, library: Library) -> Json[Provider]:
     """List the provider's models anew."""
-    return json_answer(provider_shape(await library.services.providers.refresh(provider_id)))
+    return json_answer(provider_shape(await library.providers.refresh(provider_id)))

@@ -18,7 +18,7 @@ from perdure.core.runs import Feedback, Run, RunFilter, RunStatus, StepFilter, S
 from perdure.domain.conversations.spans import trace_id
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.steps import StepOfRun
+from perdure.library.runs.steps import StepOfRun
 from perdure.search.query import parse_time
 from perdure.server.http import Json, Library, Limit, forget_body, json_answer, pages
 from perdure.server.sse import Streams
@@ -57,7 +57,7 @@ async def list_runs(
     where = _filter_of(agents, conversation_id, selected if statuses or active else [])
     batch = None if batch_id is None else BatchId(batch_id)
     where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
-    runs = await library.services.runs.list(where, page) if selected else []
+    runs = await library.runs.page_of_runs(where, page) if selected else []
     return json_answer([wire.wire_run(run) for run in runs])
 
 
@@ -72,20 +72,20 @@ async def list_active_runs(
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
     return json_answer(
-        [wire.wire_run(run) for run in await library.services.runs.list(where, Page(100, ascending=False))]
+        [wire.wire_run(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
     )
 
 
 @router.get("/v1/runs/{run_id}")
 async def retrieve_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
     """Get a run."""
-    return json_answer(wire.wire_run(await library.services.runs.get(run_id)))
+    return json_answer(wire.wire_run(await library.runs.run(run_id)))
 
 
 @router.delete("/v1/runs/{run_id}")
 async def delete_run(library: Library, run_id: RunIdIn) -> Json[None]:
     """Delete a run that has ended: no list shows it any more. Its messages stay in the history."""
-    await library.services.runs.delete(run_id)
+    await library.runs.hide_run(run_id)
     return json_answer(None)
 
 
@@ -93,14 +93,14 @@ async def delete_run(library: Library, run_id: RunIdIn) -> Json[None]:
 async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> Json[list[wire.Span]]:
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
-    run, spans = await library.services.runs.get_spans(run_id)
+    run, spans = await library.runs.spans_of_run(run_id)
     return json_answer([wire.Span.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]])
 
 
 @router.get("/v1/runs/{run_id}/metrics")
 async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Json[wire.RunMetrics]:
     """Get the run's duration, the number of its steps and the ids of the tools it used."""
-    run, tool_ids = await library.services.runs.list_tool_ids(run_id)
+    run, tool_ids = await library.runs.tools_of_run(run_id)
     return json_answer(wire.RunMetrics.make(run, tools_used=list(tool_ids)))
 
 
@@ -110,7 +110,7 @@ async def list_run_messages(
 ) -> Json[list[Message]]:
     """List the messages of the run, with those of the caller, also after a reset of its conversation: the
     types that the run's request asked for."""
-    shapes = await library.services.runs.list_messages(
+    shapes = await library.runs.messages_of_run(
         run_id,
         page,
         lambda run, message: wire_messages(message, Display.of(run.options.form)),
@@ -124,21 +124,21 @@ async def list_run_steps(
     library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
 ) -> Json[list[wire.Step]]:
     """List the model calls of the run."""
-    run, steps, agent = await library.services.runs.list_steps(run_id, page)
+    run, steps, agent = await library.runs.steps_of_run(run_id, page)
     return json_answer([wire.wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
 
 
 @router.get("/v1/runs/{run_id}/usage")
 async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Json[wire.Usage]:
     """Get the usage of the run so far."""
-    usage = await library.services.runs.get_usage(run_id)
+    usage = await library.runs.usage_of_run(run_id)
     return json_answer(wire.Usage.make(usage, **wire.detail_fields(usage)))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
 async def cancel_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
-    return json_answer(wire.wire_run(await library.services.runs.cancel(run_id)))
+    return json_answer(wire.wire_run(await library.runs.cancel(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/replay")
@@ -146,14 +146,14 @@ async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | No
     """Send the requests of a run again, to another model or with another system text, and answer with the old and new
     answers. Nothing is stored, and no tool runs: the model is given the recorded results. 409 while the run goes on."""
     body = body or wire.ReplayIn()
-    found = await library.services.replays.replay(run_id, model=body.model, system=body.system)
+    found = await library.runs.replay(run_id, model=body.model, system=body.system)
     return json_answer(found.as_shape())
 
 
 @router.get("/v1/runs/{run_id}/export")
 async def export_run(library: Library, run_id: RunIdIn) -> Json[dict[str, Any]]:
     """Get the run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices."""
-    return json_answer(await library.services.replays.export(run_id))
+    return json_answer(await library.runs.export_run(run_id))
 
 
 @router.post("/v1/runs/{run_id}/stream")
@@ -161,21 +161,21 @@ async def resume_run(
     library: Library, run_id: RunIdIn, request: Request, body: ResumeRequest | None = None
 ) -> StreamingResponse:
     """Stream the chunks of a background run after number `starting_after`, stored and new ones."""
-    return await resume_stream(library, request, await library.services.runs.get(run_id), body or ResumeRequest())
+    return await resume_stream(library, request, await library.runs.run(run_id), body or ResumeRequest())
 
 
 async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body: ResumeRequest) -> StreamingResponse:
     """Stream a background run after the chunk that the body names. Raises: HTTPException: it can't be streamed."""
     if not run.background:
         raise HTTPException(400, f"Run {run.id} was not created in background mode, so it can't be streamed again.")
-    if not library.services.runs.keeps_stream(run):
-        retention = library.services.runs.stream_retention
+    if not library.runs.keeps_stream(run):
+        retention = library.runs.stream_retention
         raise HTTPException(410, f"Run {run.id} was created more than {retention} ago, its stream is no longer kept.")
     forget_body(request)
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)
-    return await streams.open(run, library.services.runs.follow(run), mode, starting_after=body.starting_after)
+    return await streams.open(run, library.runs.follow_run(run), mode, starting_after=body.starting_after)
 
 
 def _filter_of(agents: Sequence[AgentId], conversation_id: str | None, statuses: Sequence[RunStatus]) -> RunFilter:
@@ -220,21 +220,21 @@ async def list_steps(
         until=parse_time(end_date, end=True),
         holding=wire_members(WIRE_SETTING, project_id=project_id),
     )
-    found = await library.services.steps.page(where, page)
+    found = await library.steps.page_of_steps(where, page)
     return json_answer([_step_reply(library, one) for one in found])
 
 
 @router.get("/v1/steps/{step_id}")
 async def retrieve_step(library: Library, step_id: StepIdIn) -> Json[wire.Step]:
     """Get a model call: its model, tokens and end."""
-    found = await library.services.steps.get(step_id)
+    found = await library.steps.step(step_id)
     return json_answer(_step_reply(library, found))
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
 async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> Json[wire.Step]:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
-    found = await library.services.steps.put_feedback(step_id, body.feedback, tags=body.tags)
+    found = await library.steps.put_feedback(step_id, body.feedback, tags=body.tags)
     return json_answer(_step_reply(library, found))
 
 
@@ -243,7 +243,7 @@ async def list_step_messages(
     library: Library, step_id: StepIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
 ) -> Json[list[Message]]:
     """List the messages that the step brought: the model's, and the results of its calls."""
-    shapes = await library.services.steps.list_messages(
+    shapes = await library.steps.messages_of_step(
         step_id, page, lambda message: wire_messages(message, Display()), id_of=lambda shape: str(shape["id"])
     )
     return json_answer(shapes)
@@ -252,7 +252,7 @@ async def list_step_messages(
 @router.get("/v1/steps/{step_id}/metrics")
 async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Json[wire.StepMetrics]:
     """Get the durations of the step's model call and tool calls, in nanoseconds."""
-    run, times = await library.services.steps.get_times(step_id)
+    run, times = await library.steps.times_of_step(step_id)
     return json_answer(wire.StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id))
 
 
@@ -260,7 +260,7 @@ async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Json[wir
 async def retrieve_trace(library: Library, step_id: StepIdIn) -> Json[wire.Trace]:
     """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
     without a provider."""
-    run, step, exchange = await library.services.steps.get_trace(step_id)
+    run, step, exchange = await library.steps.trace_of_step(step_id)
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")
     return json_answer(wire.wire_trace(step, run, exchange))

@@ -100,7 +100,7 @@ router = APIRouter(tags=["sandbox"])
 @router.post("/v1/sandbox-config/")
 async def create(body: SandboxIn, library: Library) -> Json[SandboxConfig]:
     """Create the configuration of the local sandbox, or change it: there is one."""
-    return json_answer(SandboxConfig.make(await library.services.sandbox.put(body.config.settings())))
+    return json_answer(SandboxConfig.make(await library.sandbox.put(body.config.settings())))
 
 
 @router.get("/v1/sandbox-config/")
@@ -111,7 +111,7 @@ async def list_configs(
     sandbox_type: Literal["local", "e2b", "modal"] | None = None,
 ) -> Json[list[SandboxConfig]]:
     """List the configuration, if there is one."""
-    config = await library.services.sandbox.find()
+    config = await library.sandbox.find()
     is_listed = config is not None and after is None and sandbox_type in (None, "local")
     return json_answer([SandboxConfig.make(config)] if config is not None and is_listed else [])
 
@@ -119,19 +119,19 @@ async def list_configs(
 @router.post("/v1/sandbox-config/local/default")
 async def create_default(library: Library) -> Json[SandboxConfig]:
     """Get the configuration, which is created if there is none."""
-    return json_answer(SandboxConfig.make(await library.services.sandbox.put(None)))
+    return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/local")
 async def create_local(body: LocalConfig, library: Library) -> Json[SandboxConfig]:
     """Create the configuration of the local sandbox, or change it."""
-    return json_answer(SandboxConfig.make(await library.services.sandbox.put(body.settings())))
+    return json_answer(SandboxConfig.make(await library.sandbox.put(body.settings())))
 
 
 @router.post("/v1/sandbox-config/local/recreate-venv")
 async def recreate_environment(library: Library) -> Json[SandboxConfig]:
     """Get the configuration. Each call of a tool has a new sandbox, so there is nothing to create again."""
-    return json_answer(SandboxConfig.make(await library.services.sandbox.put(None)))
+    return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/e2b/default")
@@ -143,14 +143,14 @@ async def create_hosted() -> Json[SandboxConfig]:
 @router.patch("/v1/sandbox-config/{sandbox_config_id}")
 async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> Json[SandboxConfig]:
     """Replace the settings of the configuration."""
-    config = await library.services.sandbox.put(body.config.settings(), sandbox_config_id)
+    config = await library.sandbox.put(body.config.settings(), sandbox_config_id)
     return json_answer(SandboxConfig.make(config))
 
 
 @router.delete("/v1/sandbox-config/{sandbox_config_id}", status_code=204)
 async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> Response:
     """Delete the configuration with its variables."""
-    await library.services.sandbox.delete(sandbox_config_id)
+    await library.sandbox.delete(sandbox_config_id)
     return Response(status_code=204)
 
 
@@ -160,7 +160,7 @@ async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> Response:
 @router.post("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
 async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> Json[Variable]:
     """Give all custom tools a variable. It is encrypted, and no answer shows its value."""
-    variable = await library.services.sandbox.add_variable(sandbox_config_id, body.key, body.value, body.description)
+    variable = await library.sandbox.add_variable(sandbox_config_id, body.key, body.value, body.description)
     return json_answer(Variable.make(variable))
 
 
@@ -169,19 +169,19 @@ async def list_variables(
     sandbox_config_id: SandboxIdIn, library: Library, page: Annotated[Page, pages("variable", limit=1_000, order="asc")]
 ) -> Json[list[Variable]]:
     """List the variables, oldest first by default; every value is empty."""
-    variables = await library.services.sandbox.list_variables(sandbox_config_id, page)
+    variables = await library.sandbox.list_variables(sandbox_config_id, page)
     return json_answer([Variable.make(variable) for variable in variables])
 
 
 @router.patch("/v1/sandbox-config/environment-variable/{env_var_id}")
 async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> Json[Variable]:
     """Change the fields that are set; an empty value stays as it is."""
-    variable = await library.services.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
+    variable = await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
     return json_answer(Variable.make(variable))
 
 
 @router.delete("/v1/sandbox-config/environment-variable/{env_var_id}", status_code=204)
 async def delete_variable(env_var_id: VariableIdIn, library: Library) -> Response:
     """Take a variable from all tools."""
-    await library.services.sandbox.delete_variable(env_var_id)
+    await library.sandbox.delete_variable(env_var_id)
     return Response(status_code=204)

@@ -42,7 +42,7 @@ async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: Sche
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
     new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
-    schedule = await library.services.schedules.create(agent_id, body.new_messages(), new)
+    schedule = await library.agent_of(agent_id).schedules.add(body.new_messages(), new)
     return json_answer(CreatedSchedule.make(schedule))
 
 
@@ -55,8 +55,8 @@ async def list_schedules(
     status: Annotated[list[ScheduleStatus] | None, Query(max_length=3)] = None,
 ) -> Json[ScheduleList]:
     """List the schedules of an agent that still fire, oldest first; with `status` those in these statuses."""
-    found = await library.services.schedules.list(
-        agent_id, statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after
+    found = await library.agent_of(agent_id).schedules.list(
+        statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after
     )
     shapes = [schedule_shape(schedule) for schedule in found[:limit]]
     return json_answer({"has_next_page": len(found) > limit, "scheduled_messages": shapes})
@@ -65,14 +65,14 @@ async def list_schedules(
 @router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
 async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
     """Get a schedule, with its next times."""
-    schedule = await library.services.schedules.get(scheduled_message_id, agent_id)
+    schedule = await library.agent_of(agent_id).schedules.get(scheduled_message_id)
     return json_answer(schedule_shape(schedule, next_times(schedule, NEXT_TIMES)))
 
 
 @router.delete("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
 async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleDeleted]:
     """Remove a schedule with its firings. The messages that it sent stay."""
-    await library.services.schedules.delete(scheduled_message_id, agent_id)
+    await library.agent_of(agent_id).schedules.delete(scheduled_message_id)
     return json_answer({"success": True})
 
 
@@ -85,26 +85,26 @@ async def list_firings(
     before_seq: Annotated[int | None, Query(ge=0, le=2**53)] = None,
 ) -> Json[list[FiringShape]]:
     """List what became of the due times of a schedule, the newest first."""
-    service = library.services.schedules
-    firings = await service.list_firings(scheduled_message_id, agent_id, limit=limit, before_seq=before_seq)
+    schedules = library.agent_of(agent_id).schedules
+    firings = await schedules.firings(scheduled_message_id, limit=limit, before_seq=before_seq)
     return json_answer([FiringShape.make(firing) for firing in firings])
 
 
 @router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/cancel")
 async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
     """End a schedule, and answer with it. Its firings can still be looked at."""
-    return json_answer(schedule_shape(await library.services.schedules.cancel(scheduled_message_id, agent_id)))
+    return json_answer(schedule_shape(await library.agent_of(agent_id).schedules.cancel(scheduled_message_id)))
 
 
 @router.post("/v1/agents/{agent_id}/events")
 async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Json[Run]:
     """Tell an agent of an event, and answer with the run that it begins; with `wake` off that run only stores it."""
-    accepted = await library.services.schedules.notify(
-        agent_id,
+    conversation = None if body.conversation_id == "default" else body.conversation_id
+    accepted = await library.agent_of(agent_id).notify(
         body.kind,
         body.data,
         wake=body.wake,
-        conversation_seq=await _conversation_seq(library, agent_id, body.conversation_id),
+        conversation=None if conversation is None else ConversationId(conversation),
         idempotency_key=idempotency_key,
         max_steps=body.max_steps,
     )
@@ -115,4 +115,4 @@ async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversati
     """The number of the agent's conversation; by default that of the first. Raises: NotFound."""
     if conversation in (None, "default"):
         return 0
-    return (await library.services.conversations.get(agent_id, ConversationId(str(conversation)))).seq
+    return (await library.agent_of(agent_id).find_conversation(ConversationId(str(conversation)))).seq

@@ -20,9 +20,9 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
+from perdure.library.passages import passage_filter
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.passages import passage_filter
-from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
+from perdure.library.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search import hits as found
 from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why
 from perdure.server.http import Json, Library, json_answer
@@ -209,10 +209,9 @@ async def search_agent(
 ) -> Json[FoundPassages]:
     """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
-    hits = await library.services.search.passages(
+    hits = await library.agent_of(agent_id).search_passages(
         query,
         passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ()),
-        agent_id=agent_id,
         files=False,
         since=start_datetime,
         until=end_datetime,
@@ -228,10 +227,10 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Pa
     newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
         _check_query("body.query", body.query)
-    hits = await library.services.search.passages(
+    hits = await library.agent_of(body.agent_id).search_passages(
         body.query or "",
         passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
-        **attributes(body, "agent_id", "archive_id", "limit", "explain", since="start_date", until="end_date"),
+        **attributes(body, "archive_id", "limit", "explain", since="start_date", until="end_date"),
     )
     return _answer(passages_shape(hits, explain=body.explain), hits.ran)
 
@@ -242,7 +241,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
-    results = await library.services.search.messages(
+    results = await library.search.search_messages(
         body.query,
         roles=SEARCHED_ROLES,
         **attributes(body, "agent_id", "conversation_id", "limit", "explain", mode="search_mode"),
@@ -266,8 +265,11 @@ async def recall(body: RecallIn, library: Library) -> Json[Recalled]:
 
 async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Json[Recalled]:
     """Answer with a recall; `options` are the fields of the body."""
-    archives = options.pop("archive_ids")
-    return json_answer(Recalled.make(await library.services.search.recall(**options, archives=archives)))
+    agent_id, archives = options.pop("agent_id", None), options.pop("archive_ids")
+    found = await library.agent_of(agent_id).recall(
+        options.pop("query"), conversation=options.pop("conversation_id", None), archives=archives, **options
+    )
+    return json_answer(Recalled.make(found))
 
 
 def _check_query(name: str, query: str) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from perdure.library.checks import LIMIT_MAX
-from perdure.library.origins import origin_shape
-from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
+from perdure.library.origins.sources import revert_shape, source_shape, write_shape
+from perdure.library.origins.values import origin_shape
 from perdure.server.http import Json, Library, json_answer
 from perdure.server.wire import sources
 from perdure.server.wire.base import fields
@@ -26,7 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 async def list_sources(agent_id: AgentIdIn, library: Library, limit: Limit = 100) -> Json[list[sources.SourceShape]]:
     """List what the agent's memory came from, the source with the newest write first."""
     return json_answer(
-        [source_shape(one, fields) for one in await library.services.sources.list(agent_id, limit=limit)]
+        [source_shape(one, fields) for one in await library.agent_of(agent_id).sources.list(limit=limit)]
     )
 
 
@@ -45,7 +45,7 @@ async def list_source_writes(
     limit: Limit = 100,
 ) -> Json[list[sources.WriteShape]]:
     """List the blocks, passages and facts that came from one source, or were written in one run, newest first."""
-    writes = await library.services.sources.show(agent_id, source, limit=limit)
+    writes = await library.agent_of(agent_id).sources.show(source, limit=limit)
     return json_answer([write_shape(one, fields) for one in writes])
 
 
@@ -53,7 +53,7 @@ async def list_source_writes(
 async def revert_source(agent_id: AgentIdIn, body: sources.RevertIn, library: Library) -> Json[sources.RevertShape]:
     """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
     a conflict."""
-    result = await library.services.sources.revert(agent_id, body.source, dry_run=body.dry_run)
+    result = await library.agent_of(agent_id).sources.revert(body.source, dry_run=body.dry_run)
     return json_answer(revert_shape(result, fields))
 
 
@@ -62,20 +62,20 @@ async def revert_writes(
     agent_id: AgentIdIn, body: sources.RevertWritesIn, library: Library
 ) -> Json[sources.RevertShape]:
     """Take back some writes; otherwise as of a source."""
-    result = await library.services.sources.revert_writes(agent_id, body.writes, dry_run=body.dry_run)
+    result = await library.agent_of(agent_id).sources.revert_writes(body.writes, dry_run=body.dry_run)
     return json_answer(revert_shape(result, fields))
 
 
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
 async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> Json[sources.Mentions]:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return json_answer(sources.Mentions.make(await library.services.corrections.find_mentions(agent_id, body.text)))
+    return json_answer(sources.Mentions.make(await library.agent_of(agent_id).find_mentions(body.text)))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
 async def forget(agent_id: AgentIdIn, body: sources.ForgetIn, library: Library) -> Json[sources.Forgotten]:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
-    result = await library.services.corrections.forget(agent_id, body.text, erase_text=body.erase)
+    result = await library.agent_of(agent_id).forget(body.text, erase=body.erase)
     return json_answer(sources.Forgotten.make(result))
 
 
@@ -84,14 +84,14 @@ async def list_corrections(
     agent_id: AgentIdIn, library: Library, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
 ) -> Json[list[sources.CorrectionShape]]:
     """List what was corrected or forgotten, the newest first."""
-    corrections = await library.services.corrections.list(agent_id, limit=limit)
+    corrections = await library.agent_of(agent_id).corrections(limit=limit)
     return json_answer([sources.CorrectionShape.make(one) for one in corrections])
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
 async def undo(agent_id: AgentIdIn, body: sources.UndoIn, library: Library) -> Json[sources.Undone]:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
-    return json_answer(sources.Undone.make(await library.services.corrections.undo(agent_id, body.number)))
+    return json_answer(sources.Undone.make(await library.agent_of(agent_id).undo(body.number)))
 
 
 @router.get("/v1/why", tags=["why"])
@@ -109,5 +109,5 @@ async def why(
     conversation_id: Annotated[ConversationIdIn | None, Query(description="Whose summaries a handle names.")] = None,
 ) -> Json[sources.MemoryOriginShape | sources.FactOriginShape | sources.AnswerOriginShape]:
     """Tell who wrote a memory, when and in answer to what, or what was in the request behind an answer."""
-    origin = await library.services.why.find_origin(of, agent_id=agent_id, conversation=conversation_id)
+    origin = await library.agent_of(agent_id).why(of, conversation=conversation_id)
     return json_answer(origin_shape(origin))

@@ -77,13 +77,13 @@ ListFilter = Annotated[ToolFilter, Depends(_list_filter)]
 @router.post("/v1/tools/")
 async def create(body: ToolIn, library: Library) -> Json[Tool]:
     """Create a tool of a source. The same name and source again is the tool that is there."""
-    return json_answer(tool_state_shape(await library.services.tools.create(body.new())))
+    return json_answer(tool_state_shape(await library.tools.add(body.new())))
 
 
 @router.put("/v1/tools/")
 async def upsert(body: ToolIn, library: Library) -> Json[Tool]:
     """Create a tool of a source, or change the fields that are set of the tool of that name."""
-    return json_answer(tool_state_shape(await library.services.tools.upsert(body.new(), fields=body.set_fields)))
+    return json_answer(tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields)))
 
 
 @router.get("/v1/tools/")
@@ -91,7 +91,7 @@ async def list_tools(
     library: Library, where: ListFilter, page: Annotated[Page, pages("tool", limit=50, order="desc")]
 ) -> Json[list[Tool]]:
     """List tools, newest first by default."""
-    return json_answer([tool_state_shape(state) for state in await library.services.tools.list(where, page)])
+    return json_answer([tool_state_shape(state) for state in await library.tools.page(where, page)])
 
 
 @router.get("/v1/tools/count")
@@ -99,7 +99,7 @@ async def count(library: Library, where: ListFilter, exclude_letta_tools: bool |
     """Count the tools that meet all conditions."""
     if exclude_letta_tools and not where.letta:
         where = replace(where, letta=False)
-    return json_answer(await library.services.tools.count(where))
+    return json_answer(await library.tools.count(where))
 
 
 @router.post("/v1/tools/search")
@@ -109,14 +109,14 @@ async def search(body: ToolSearchIn, library: Library) -> Json[list[ToolHit]]:
         types=None if body.tool_types is None else tuple(body.tool_types),
         tags=None if not body.tags else tuple(body.tags),
     )
-    hits = await library.services.tools.search(body.query or "", where, limit=body.limit)
+    hits = await library.tools.search_codes(body.query or "", where, limit=body.limit)
     return json_answer([hit_shape(hit, rank, code) for rank, (hit, code) in enumerate(hits, start=1)])
 
 
 @router.post("/v1/tools/add-base-tools")
 async def add_base_tools(library: Library) -> Json[list[Tool]]:
     """List the built-in tools. They are always there; older clients ask for them."""
-    tools = await library.services.tools.list(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
+    tools = await library.tools.page(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
     return json_answer([tool_state_shape(state) for state in tools])
 
 
@@ -124,13 +124,13 @@ async def add_base_tools(library: Library) -> Json[list[Tool]]:
 async def generate_schema(body: GenerateSchemaIn, library: Library) -> Json[JsonSchema]:
     """Read the schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
-    return json_answer(JsonSchema.make(library.services.tools.read_source(body.code, source_type)))
+    return json_answer(JsonSchema.make(library.tools.read_source(body.code, source_type)))
 
 
 @router.post("/v1/tools/run")
 async def run(body: ToolRunIn, library: Library, request: Request) -> Json[ToolMessage]:
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
-    run = library.services.tools.run_source(body.new(), body.args)
+    run = library.tools.test_new(body.new(), body.args)
     outcome = await while_connected(request, run)
     return json_answer(ToolMessage.make(outcome, name=body.name))
 
@@ -138,20 +138,20 @@ async def run(body: ToolRunIn, library: Library, request: Request) -> Json[ToolM
 @router.get("/v1/tools/{tool_id}")
 async def retrieve(tool_id: ToolIdIn, library: Library) -> Json[Tool]:
     """Get a tool with its source."""
-    return json_answer(tool_state_shape(await library.services.tools.get(tool_id)))
+    return json_answer(tool_state_shape(await library.tools.state(tool_id)))
 
 
 @router.patch("/v1/tools/{tool_id}")
 async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> Json[Tool]:
     """Change the fields that are set. A new source also brings a new name, description and schema."""
-    state = await library.services.tools.update(tool_id, lambda tool: body.changes(tool.metadata))
+    state = await library.tools.edit(tool_id, lambda tool: body.changes(tool.metadata))
     return json_answer(tool_state_shape(state))
 
 
 @router.delete("/v1/tools/{tool_id}")
 async def delete(tool_id: ToolIdIn, library: Library) -> Json[None]:
     """Take a tool from all agents and remove it."""
-    await library.services.tools.delete(tool_id)
+    await library.tools.delete(tool_id)
     return json_answer(None)
 
 
@@ -163,14 +163,14 @@ async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100, order="desc")]
 ) -> Json[list[Tool]]:
     """List the agent's tools; `asc` is the order of creation. Clients before 1.0 can't ask for a second page."""
-    states = await library.services.tools.list(ToolFilter(agent_id=agent_id), page)
+    states = await library.tools.page(ToolFilter(agent_id=agent_id), page)
     return json_answer([tool_state_shape(state) for state in states])
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
 async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Json[Agent]:
     """Give the agent a tool; twice is no error."""
-    await library.services.tools.attach(agent_id, tool_id)
+    await library.agent_of(agent_id).tools.attach(tool_id)
     return await agent_answer(library, agent_id)
 
 
@@ -186,14 +186,14 @@ async def change_approval(
     wanted = requires_approval if body is None else body.requires_approval
     if wanted is None:
         raise InvalidInput("body.requires_approval: Field required")
-    await library.services.approvals.require(agent_id, tool_name, wanted)
+    await library.agent_of(agent_id).require_approval(tool_name, wanted)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
 async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Json[Agent]:
     """Take a tool away from the agent."""
-    await library.services.tools.detach(agent_id, tool_id)
+    await library.agent_of(agent_id).tools.detach(tool_id)
     return await agent_answer(library, agent_id)
 
 
@@ -202,7 +202,7 @@ async def run_of_agent(
     agent_id: AgentIdIn, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
 ) -> Json[ToolRun]:
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
-    run = library.services.tools.run_of_agent(agent_id, tool_name, body.args)
+    run = library.agent_of(agent_id).tools.run(tool_name, body.args)
     outcome = await while_connected(request, run)
-    state = await library.services.agents.get_state(agent_id)
+    state = await library.agent_of(agent_id).state()
     return json_answer(execution_shape(outcome, (await agent_replies(library, [state]))[0]))

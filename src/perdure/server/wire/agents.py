@@ -30,7 +30,7 @@ from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.services.agents import AgentState, Belongings
+from perdure.library.agents import AgentState, Belongings
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models

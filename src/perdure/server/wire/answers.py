@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.groups.group import GroupStopReason
 from perdure.core.runs import StopReason
-from perdure.library.services.history import ImportResult
+from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.chunks import ErrorMessage

@@ -26,7 +26,7 @@ from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.compact_view import Compacted
 from perdure.engine.run.room import Preview
-from perdure.library.services.conversations import ConversationState
+from perdure.library.messages.conversations import ConversationState
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, fields, nulls
 from perdure.server.wire.fields import AgentIdIn, MaxItems, RunIdIn

@@ -11,8 +11,8 @@ from perdure.core import files
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
-from perdure.library.services.folders import folders as sizes
-from perdure.library.services.folders.files import FileState
+from perdure.library import folders as sizes
+from perdure.library.files import FileState
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import JsonObject, keywords

@@ -16,8 +16,9 @@ from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.services.groups.companions import PassEdit, PassInfo
-from perdure.library.services.groups.groups import GroupReply, SpeakerReply, entry_id, is_deleted
+from perdure.library.groups.companions import PassEdit, PassInfo
+from perdure.library.groups.groups import entry_id, is_deleted
+from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
 from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode

@@ -15,7 +15,7 @@ from perdure.core.provenance.sources import (
     WriteSource,
     WriteText,
 )
-from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import FILLED, keywords
 from perdure.server.wire.shapes import Object, WireShape

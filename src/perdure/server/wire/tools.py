@@ -18,7 +18,7 @@ from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import ToolCode, ToolOutcome
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, text_of_tool
 from perdure.domain.tools.units import ToolHit as FoundTool
-from perdure.library.services.tools.tools import ToolState
+from perdure.library.tools.tools import ToolState
 from perdure.server.wire.base import (
     ACTOR_ID,
     WIRE_FIELDS,

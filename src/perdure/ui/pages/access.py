@@ -13,8 +13,8 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.core.text.addresses import without_password
 from perdure.core.text.reprs import attributes
+from perdure.library.access import Access
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.access.access import Access
 from perdure.server.http import is_whole_server, principal_of
 from perdure.server.log import trace_id
 from perdure.server.routes.health import VERSION
@@ -201,5 +201,5 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
         "whole_server": True,
         "key_needed": request.app.state.sessions.needed,
         "rows": sorted(rows, key=lambda row: not row["is_set"]),
-        "store": library.services.upkeep.place,
+        "store": library.upkeep.place,
     }

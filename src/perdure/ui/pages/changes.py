@@ -96,28 +96,27 @@ async def _changed(library: AsyncPerdure, agent_id: AgentId | None, before: Stat
     state = before
     while state == before and clock() < until:
         await asyncio.sleep(EVERY_S)
-        if await library.services.upkeep.mark() != state.mark:
+        if await library.upkeep.mark() != state.mark:
             state = await _load(library, agent_id)
     return state
 
 
 async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
     """What there is now: short reads at any size of the store."""
-    services = library.services
     try:
-        mark = await services.upkeep.mark()
+        mark = await library.upkeep.mark()
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
-        runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
-        blocks = [] if agent_id is None else await services.blocks.list_of_agent(agent_id)
-        archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
-        graph = None if agent_id is None else await services.facts.find_graph(agent_id)
+        runs = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False))
+        blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
+        archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
+        graph = None if agent_id is None else await library.agent_of(agent_id).facts.find_graph()
     except (NotFound, StoreError):
         return State()  # read again with the next look
     return State(
         runs=[(run.id, run.status, run.stop_reason or "") for run in runs],
         memory=[
             *((one.id, one.version) for one in blocks),
-            *((one.id, one.version) for one in archives),
+            *((one.id, one.info.version) for one in archives),
             *((one.id, one.version) for one in (graph,) if one is not None),
         ],
         mark=mark,

@@ -31,9 +31,9 @@ from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.room import Preview
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import Page as ListPage
+from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.steps import overview_of
-from perdure.library.services.transcripts import TranscriptEntry
+from perdure.library.runs.steps import overview_of
 from perdure.server.http import library_of, require_scope
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
@@ -47,22 +47,19 @@ pages = Pages()
 @pages.get("/agents/{agent_id}", "chat.html")
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
-    services, agent_id = library.services, agent_id_of(request)
-    agent = await services.agents.resolve(agent_id)
+    agent_id = agent_id_of(request)
+    agent = await library.all_agents.resolve(agent_id)
     edit = await _load_edit(request, library)
     conversation_id = _conversation_id(request) if edit is None else edit["conversation_id"]
-    conversation = await services.conversations.get(agent_id, conversation_id)
+    conversation = await library.agent_of(agent_id).find_conversation(conversation_id)
     where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
     # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
-    running = await services.runs.list(where, ListPage(1, ascending=True))
+    running = await library.runs.page_of_runs(where, ListPage(1, ascending=True))
     before = request.query_params.get("before", "")
-    entries = await services.transcripts.list(
-        agent_id,
-        conversation=conversation.id,
-        limit=MESSAGES_MAX,
-        before_seq=int(before) if is_number(before) else None,
+    entries = await library.agent_of(agent_id).transcript(
+        conversation=conversation.id, limit=MESSAGES_MAX, before_seq=int(before) if is_number(before) else None
     )
-    lines = await services.conversations.list_of_agent(agent_id, limit=CONVERSATIONS_MAX, after_seq=-1)
+    lines = await library.agent_of(agent_id).conversations(limit=CONVERSATIONS_MAX, after_seq=-1)
     return {
         "title": agent.name,
         "agent": agent_shape(agent),
@@ -71,10 +68,12 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "conversations": [_conversation_shape(line) for line in lines],
         "items": [item for entry in entries for item in _entry_items(entry)],
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
-        "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
+        "pending": [
+            pending_shape(call) for call in await library.agent_of(agent_id).pending(conversation=conversation.id)
+        ],
         "run_id": running[0].id if running else None,
         "edit": edit,
-        "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
+        "context": context_shape(await library.agent_of(agent_id).preview(conversation.id)),
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
@@ -85,8 +84,8 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
     if request.method != "GET" or not (wanted := request.query_params.get("edit")):
         return None
     message_id = MessageId(wanted)
-    source = await library.services.conversations.find_of_message(message_id, agent_id_of(request))
-    message = await library.services.messages.get(message_id)
+    source = await library.agent_of(agent_id_of(request)).conversation_of_message(message_id)
+    message = await library.messages.message(message_id)
     return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
 
 
@@ -173,9 +172,9 @@ def _conversation_id(request: Request) -> ConversationId | None:
 async def send(request: Request, library: AsyncPerdure) -> Notice:
     """Send a message; its run goes on in the background, and the page follows it."""
     agent_id, form = agent_id_of(request), await form_of(request)
-    conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
+    conversation = await library.agent_of(agent_id).find_conversation(_conversation_id(request))
     message = NewMessage((Text(field_of(form, "text")),))
-    await library.services.messages.submit(
+    await library.messages.send_request(
         RunRequest(
             agent_id=agent_id,
             messages=(message,),
@@ -192,10 +191,10 @@ async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
     """Send another text in place of a message, in a new conversation with a copy of what was said before it."""
     agent_id, form = agent_id_of(request), await form_of(request)
     message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
-    conversations = library.services.conversations
-    source = await conversations.find_of_message(message_id, agent_id)
-    made = (await conversations.fork(agent_id, source.id, before=message_id)).conversation
-    await library.services.messages.submit(
+    agent = library.agent_of(agent_id)
+    source = await agent.conversation_of_message(message_id)
+    made = await agent.fork_conversation(source.id, before=message_id)
+    await agent.send_request(
         RunRequest(agent_id=agent_id, messages=(NewMessage((Text(text),)),), conversation_seq=made.seq, background=True)
     )
     return Notice("", location=f"/agents/{agent_id}?conversation={made.id}")
@@ -204,7 +203,7 @@ async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/stop", shows=chat)
 async def stop(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the runs of the conversation to stop."""
-    await library.services.runs.cancel_all(agent_id_of(request), conversation=_conversation_id(request))
+    await library.agent_of(agent_id_of(request)).cancel_all(conversation=_conversation_id(request))
     return Notice("The run was asked to stop.")
 
 
@@ -213,9 +212,9 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
     """Approve or deny a call that waits."""
     agent_id, form = agent_id_of(request), await form_of(request)
     approves, call_id = form.get("approve") == "yes", field_of(form, "call_id")
-    conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
+    conversation = await library.agent_of(agent_id).find_conversation(_conversation_id(request))
     decision = ToolDecision(call_id, approves, form.get("reason") or None)
-    await library.services.messages.submit(
+    await library.messages.send_request(
         RunRequest(
             agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
         )
@@ -226,13 +225,13 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent another model or profile."""
-    agents, form = library.services.agents, await form_of(request)
-    before = await agents.resolve(agent_id_of(request))
-    changes = await agents.model_changes(form.get("model") or None)
+    form, one = await form_of(request), await library.agent(agent_id_of(request))
+    before = one.info
+    changes = await library.all_agents.model_changes(form.get("model") or None)
     settings = {name: value for name, value in before.settings.items() if name != PROFILE}
     if profile := form.get("profile"):
         settings[PROFILE] = profile
-    agent = await agents.update(before.id, {**changes, "settings": settings})
+    agent = await one.edit({**changes, "settings": settings})
     which = "the default model, now " if agent.follows_default else ""
     return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
 
@@ -240,9 +239,9 @@ async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
 async def events(request: Request) -> Response:
     """The events of a run as HTML fragments: each names the element that it replaces, or is a new one."""
     library = library_of(request)
-    run = await library.services.runs.get(RunId(request.path_params["run_id"]))
+    run = await library.runs.run(RunId(request.path_params["run_id"]))
     last = request.headers.get("last-event-id", "")
-    followed = library.services.runs.follow(run, after=int(last) if is_number(last) else 0)
+    followed = library.runs.follow_run(run, after=int(last) if is_number(last) else 0)
     return StreamingResponse(
         _fragments(followed), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
     )
@@ -295,7 +294,7 @@ def _sse(name: str, data: Mapping[str, object], seq: int | None) -> bytes:
 @pages.get("/approvals", "approvals.html")
 async def approvals(request: Request, library: AsyncPerdure) -> Data:
     """The calls that wait, those of clients left out."""
-    waiting = await library.services.approvals.list_all()
+    waiting = await library.approvals.list_all()
     calls = [pending_shape(call) | {"agent": name} for name, call in waiting if not call.awaits_client]
     return {"title": "Approvals", "pending": calls}
 
@@ -303,21 +302,21 @@ async def approvals(request: Request, library: AsyncPerdure) -> Data:
 @pages.post("/approvals", shows=approvals)
 async def decide(request: Request, library: AsyncPerdure) -> Notice:
     """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
-    form, services = await form_of(request), library.services
+    form = await form_of(request)
     agent_id, conversation_id = AgentId(field_of(form, "agent_id")), ConversationId(field_of(form, "conversation_id"))
     choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
-    conversation = await services.conversations.get(agent_id, conversation_id)
+    conversation = await library.agent_of(agent_id).find_conversation(conversation_id)
     tool = ""
     if choice == "always":
         require_scope(request, "builder", what="approving all later calls of a tool")
-        waiting = await services.approvals.list(agent_id, conversation_id)
+        waiting = await library.agent_of(agent_id).pending(conversation=conversation_id)
         tool = next((call.name for call in waiting if call.call_id == call_id), "")
         if not tool:
             raise NotFound("call that waits", call_id)
-        await services.approvals.require(agent_id, tool, required=False)
+        await library.agent_of(agent_id).require_approval(tool, required=False)
     edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
     decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
-    await services.messages.submit(
+    await library.messages.send_request(
         RunRequest(
             agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
         )

@@ -16,7 +16,7 @@ from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.providers import ProviderFields
+from perdure.library.providers import ProviderFields
 from perdure.server.http import principal_of
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty, sections_of
 
@@ -31,11 +31,11 @@ pages = Pages()
 @pages.get("/connections", "connections.html")
 async def connections(request: Request, library: AsyncPerdure) -> Data:
     """What is connected. No key is shown, not even a part of one."""
-    services, models = library.services, library.app.models
-    registered = await services.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
+    models = library.app.models
+    registered = await library.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
     traits = models.traits(library.app.choice.handle)
-    servers = [await services.mcp.resolve(server.id) for server in await services.mcp.list()]
+    servers = [await library.mcp.get(server.id) for server in await library.mcp.list()]
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
@@ -99,7 +99,7 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     shell = python = ""
     if request.app.state.sessions.needed:
         key, python, shell = "the API key", ', api_key=os.environ["PERDURE_API_KEY"]', "LETTA_API_KEY=$PERDURE_API_KEY "
-    newest = await library.services.agents.list(AgentFilter(), Page(1, ascending=False), "created")
+    newest = await library.all_agents.page(AgentFilter(), Page(1, ascending=False), "created")
     agent = newest[0].id if newest else "agent-…"
     imports = "import os\n\n" if python else ""
     api_key = 'os.environ["PERDURE_API_KEY"]' if python else '"none"'
@@ -158,7 +158,7 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
         base_url=form.get("base_url") or None,
     )
     private = _rules_machine(request) or request.app.state.mcp_guard.allows_private
-    provider = await library.services.providers.create(fields, private=private)
+    provider = await library.providers.create(fields, private=private)
     return Notice(f"{provider.name} was registered.")
 
 
@@ -166,14 +166,14 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
 async def check_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider for its models."""
     provider_id = ProviderId(request.path_params["provider_id"])
-    count = await library.services.providers.check_stored(provider_id)
+    count = await library.providers.check_stored(provider_id)
     return Notice(f"It answers, and lists {plural(count, 'model')}.")
 
 
 @pages.post("/connections/providers/{provider_id}/delete", shows=connections)
 async def delete_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a provider with its key."""
-    await library.services.providers.delete(ProviderId(request.path_params["provider_id"]))
+    await library.providers.delete(ProviderId(request.path_params["provider_id"]))
     return Notice("The provider was removed with its key.")
 
 
@@ -183,14 +183,14 @@ async def add_server(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
     private = None if _rules_machine(request) else await request.app.state.mcp_guard.private(url)
-    await library.services.mcp.add_and_read(name, url=url, token=token, private=private)
+    await library.mcp.add_and_read(name, url=url, token=token, private=private)
     return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
 
 
 @pages.post("/connections/mcp/{server_id}/refresh", shows=connections)
 async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
     """Read the tools of a server again."""
-    await library.services.mcp.refresh(McpServerId(request.path_params["server_id"]))
+    await library.mcp.refresh(McpServerId(request.path_params["server_id"]))
     return Notice("Its tools were read.")
 
 
@@ -198,12 +198,12 @@ async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
 async def approve_tool(request: Request, library: AsyncPerdure) -> Notice:
     """Approve a tool's definition as the server gives it now."""
     name = field_of(await form_of(request), "tool")
-    await library.services.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
+    await library.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
     return Notice(f"{name} was approved.")
 
 
 @pages.post("/connections/mcp/{server_id}/delete", shows=connections)
 async def delete_server(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a server with its tools."""
-    await library.services.mcp.remove(McpServerId(request.path_params["server_id"]))
+    await library.mcp.remove(McpServerId(request.path_params["server_id"]))
     return Notice("The server was removed with its tools.")

@@ -18,7 +18,7 @@ from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
 from perdure.engine.run.room import Preview
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.steps import StepInfo, overview_of, request_of
+from perdure.library.runs.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Pages, agent_id_of
@@ -35,29 +35,29 @@ pages = Pages()
 async def context(request: Request, library: AsyncPerdure) -> Data:
     """What fills the window, and the newest requests; with `from` and `to` the difference of two of them, or of one
     and `next`, the next request."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     named = query.get("conversation")
-    conversation = await services.conversations.get(agent_id, ConversationId(named) if named else None)
+    conversation = await library.agent_of(agent_id).find_conversation(ConversationId(named) if named else None)
     before = query.get("before")
-    steps = await services.steps.list(
-        agent_id, conversation=conversation.id, run_id=None, limit=STEPS_MAX, before=StepId(before) if before else None
+    steps = await library.agent_of(agent_id).steps(
+        conversation=conversation.id, run_id=None, limit=STEPS_MAX, before=StepId(before) if before else None
     )
-    preview = await services.steps.preview(agent_id, conversation.id)
+    preview = await library.agent_of(agent_id).preview(conversation.id)
     old, new = query.get("from"), query.get("to")
     difference = None
     if old and new:
         next_request = request_of(preview)
         requests = [
-            next_request if step == NEXT else await services.steps.build_request(agent_id, StepId(step))
+            next_request if step == NEXT else await library.agent_of(agent_id).request(StepId(step))
             for step in (old, new)
         ]
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
-    leaving = services.steps.leaving_next(preview)
+    leaving = library.steps.leaving_next(preview)
     return agent_frame(agent, "Context", "context") | {
         "conversation_id": conversation.id,
-        "context": context_shape(preview) | {"parts": _parts(preview, services.steps.prices_of(agent.model))},
+        "context": context_shape(preview) | {"parts": _parts(preview, library.steps.prices_of(agent.model))},
         "grid": _grid(overview_of(preview)),
         "leaving": None if leaving is None else [_leaving_shape(one) for one in leaving],
         "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,

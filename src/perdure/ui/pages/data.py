@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.core.ids import ArchiveId, FolderId
+from perdure.core.ids import FolderId
 from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.transfer import check_lines
+from perdure.library.transfer import check_lines
 from perdure.scratch import scratch_folder
 from perdure.server.http import is_whole_server, library_of
 from perdure.server.sse import Streams
@@ -34,12 +34,12 @@ pages = Pages()
 @pages.get("/data", "data.html")
 async def data(request: Request, library: AsyncPerdure) -> Data:
     """The folders, with `folder` the files of one; the archives; the size of the store."""
-    services, query = library.services, request.query_params
-    folders = await services.folders.list(Page(FOLDERS_MAX, ascending=True))
+    query = request.query_params
+    folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
     page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
-    files = [] if opened is None else await services.files.list(FolderId(opened), page)
-    archives = await services.archives.list(Page(ARCHIVES_MAX, ascending=False))
+    files = [] if opened is None else await library.folder_of(FolderId(opened)).list_files(page)
+    archives = await library.archives.page(Page(ARCHIVES_MAX, ascending=False))
     path = library.path
     return {
         "title": "Data",
@@ -65,7 +65,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         "store": None
         if not is_whole_server(request)
         else {
-            "place": services.upkeep.place,
+            "place": library.upkeep.place,
             "is_file": path is not None,
             "bytes": None if path is None else _bytes_of(path) + _bytes_of(path.with_name(f"{path.name}-wal")),
         },
@@ -76,7 +76,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
 @pages.post("/data/folders", shows=data)
 async def create_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Create a folder."""
-    folder = await library.services.folders.create(FolderChanges(name=field_of(await form_of(request), "name")))
+    folder = await library.folders.add(FolderChanges(name=field_of(await form_of(request), "name")))
     request.state.folder = folder.id
     return Notice(f"Folder {folder.name!r} was created.", location=f"/data?folder={folder.id}")
 
@@ -90,9 +90,7 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
         for file in form.getlist("file"):
             if isinstance(file, UploadFile) and file.filename:
                 try:
-                    stored = await library.services.files.upload(
-                        folder_id, file.file, name=file.filename, encoding=encoding
-                    )
+                    stored = await library.folder_of(folder_id).upload(file.file, name=file.filename, encoding=encoding)
                 except PerdureError as error:
                     refusals.append(error)
                 else:
@@ -107,14 +105,14 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_file(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a file of a folder."""
     folder_id = FolderId(request.path_params["folder_id"])
-    await library.services.files.delete(folder_id, request.path_params["file_id"])
+    await library.folder_of(folder_id).delete_file(request.path_params["file_id"])
     return Notice("The file was deleted.")
 
 
 @pages.post("/data/folders/{folder_id}/delete", shows=data)
 async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a folder with its files."""
-    await library.services.folders.delete(FolderId(request.path_params["folder_id"]))
+    await library.folder_of(FolderId(request.path_params["folder_id"])).delete()
     return Notice("The folder was deleted with its files.", location="/data")
 
 
@@ -149,7 +147,7 @@ async def import_archive(request: Request, library: AsyncPerdure) -> Notice:
         count = await asyncio.to_thread(check_lines, _lines(file.file))
         if form.get("choice") == "check":
             return Notice(f"{file.filename} holds {plural(count, 'passage')}. Nothing was imported yet.")
-        found = await library.services.transfer.import_archives(_lines(file.file))
+        found = await library.transfer.import_archives(_lines(file.file))
     names = ", ".join(archive.name for archive in found.archives)
     skipped = f"; {found.skipped:,} were there already" if found.skipped else ""
     return Notice(
@@ -174,8 +172,8 @@ def _bytes_of(path: Path) -> int:
 async def export(request: Request) -> Response:
     """An archive as JSON lines, which `perdure archive import` reads."""
     library = library_of(request)
-    archive = await library.services.archives.get(ArchiveId(request.path_params["archive_id"]))
-    lines = (f"{line}\n" async for line in library.services.transfer.export_archive(archive.id))
+    archive = (await library.archives.get(request.path_params["archive_id"])).info
+    lines = (f"{line}\n" async for line in library.transfer.export_archive(archive.id))
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{archive.id}.jsonl"'}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
@@ -265,7 +263,7 @@ class Backup:
         try:
             with scratch_folder("backup", parent=parent) as folder:
                 path = folder / "backup.db"
-                await library.services.upkeep.backup(path, self._note)
+                await library.upkeep.backup(path, self._note)
                 self.file = path.open("rb")
         except (PerdureError, OSError) as error:
             self._problem = str(error)

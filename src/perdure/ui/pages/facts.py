@@ -35,10 +35,10 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.domain.facts.profile import TEXT_RELATION
 from perdure.domain.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.library.checks import Page
+from perdure.library.facts.facts import NewFactFields
+from perdure.library.facts.views import FactConditions
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.facts.facts import NewFactFields
-from perdure.library.services.facts.views import FactConditions
-from perdure.library.services.search import period
+from perdure.library.search import period
 from perdure.search.hits import FactHit, Why
 from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_frame
@@ -80,20 +80,20 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/facts", "facts/list.html")
 async def facts(request: Request, library: AsyncPerdure) -> Data:
     """A page of the facts that meet the conditions, newest first, or with `q` the best that a search finds."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
-    graph = await services.facts.find_graph(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
+    graph = await library.agent_of(agent_id).facts.find_graph()
     now, search, problem = library.app.ports.clock.now(), query.get("q", "").strip(), None
     hits, about = list[FactHit](), query.get("entity", "").strip()
     try:
         where = _conditions(query, now, agent.timezone)
         if is_id("entity", about):
-            about = (await services.facts.get_entity(EntityId(about))).name
+            about = (await library.facts.get_entity(EntityId(about))).name
         if search:
-            hits = list(await services.facts.search(agent_id, search, limit=FACTS_MAX, explain=True, conditions=where))
+            hits = list(await library.agent_of(agent_id).facts.search(search, limit=FACTS_MAX, explain=True, **where))
         else:
             page = Page(FACTS_MAX, ascending=False, after=query.get("after"))
-            hits = list(await services.facts.page(agent_id, page, conditions=where))
+            hits = list(await library.agent_of(agent_id).facts.page(page, **where))
     except (InvalidInput, NotFound) as error:
         problem = str(error)
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
@@ -111,14 +111,14 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         "more": None if last is None else urlencode({**used, "after": last}),
         "capture": _capture_shape(agent, graph, library.app.settings.facts),
         "passages": await _faded_passages(library, agent) if query.get("state") == "archived" else [],
-        "rules": [rule_shape(rule) for rule in await services.facts.list_rules(agent_id)],
+        "rules": [rule_shape(rule) for rule in await library.agent_of(agent_id).facts.rules()],
     }
 
 
 async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
     """The newest passages of the agent that have faded or are archived."""
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
-    found = await library.services.passages.list_of_agent(agent.id, page, where=where)
+    found = await library.agent_of(agent.id).list_passages(page, where=where)
     shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
     return [_at_home(shape, agent) for shape in shapes]
 
@@ -230,9 +230,9 @@ SLOT_NAMES = {"basic_info": "Person"}
 @pages.get("/agents/{agent_id}/facts/profile", "facts/profile.html")
 async def profile(request: Request, library: AsyncPerdure) -> Data:
     """What is known about the user now, or about whom `user` names, by slots."""
-    services, agent_id, user = library.services, agent_id_of(request), request.query_params.get("user", "").strip()
-    agent = await services.agents.resolve(agent_id)
-    found = await services.fact_views.profile(agent_id, budget_tokens=PROFILE_TOKENS, user=user)
+    agent_id, user = agent_id_of(request), request.query_params.get("user", "").strip()
+    agent = await library.all_agents.resolve(agent_id)
+    found = await library.agent_of(agent_id).facts.profile(budget_tokens=PROFILE_TOKENS, user=user)
     return facts_frame(agent, "profile") | {
         "user": user,
         "name": None if found.user is None else found.user.name,
@@ -263,17 +263,16 @@ def _groups(found: Profile, agent: Agent) -> list[Data]:
 @pages.get("/agents/{agent_id}/facts/timeline", "facts/timeline.html")
 async def timeline(request: Request, library: AsyncPerdure) -> Data:
     """When facts began and ceased to be true, newest first, from `since` until `until`, about `entity` or all."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     entity, problem = query.get("entity", "").strip(), None
     events: Sequence[FactEvent] = ()
     try:
-        events = await services.fact_views.timeline(
-            agent_id,
+        events = await library.agent_of(agent_id).facts.timeline(
             *period(query.get("since"), query.get("until"), agent.timezone),
             limit=EVENTS_MAX + 1,
             newest_first=True,
-            conditions=FactConditions(entity=entity or None),
+            entity=entity or None,
         )
     except (InvalidInput, NotFound) as error:
         problem = str(error)
@@ -295,12 +294,12 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
 @pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
 async def entities(request: Request, library: AsyncPerdure) -> Data:
     """Communities, the largest or those that `q` finds, and the people, places and things that facts are about."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     search = query.get("q", "").strip()
-    communities = await services.fact_views.communities(agent_id, search, limit=COMMUNITIES_MAX)
+    communities = await library.agent_of(agent_id).facts.communities(search, limit=COMMUNITIES_MAX)
     page = Page(ENTITIES_MAX, ascending=False, after=query.get("after"))
-    found = await services.facts.entities(agent_id, page)
+    found = await library.agent_of(agent_id).facts.page_of_entities(page)
     return facts_frame(agent, "entities") | {
         "search": search,
         "communities": [_community_shape(one) for one in communities],
@@ -338,11 +337,10 @@ STATE_NOTICES: Mapping[FactState, str] = {
 async def add_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Add a fact by hand."""
     form = await form_of(request)
-    home = await library.services.facts.timezone(agent_id_of(request))
+    home = await library.facts_of(agent_id_of(request)).timezone()
     since, until = (parse_time(form.get(name), timezone=home) for name in ("since", "until"))
     times: NewFactFields = {} if since is None and until is None else {"valid_at": since, "invalid_at": until}
-    hit = await library.services.facts.add(
-        agent_id_of(request),
+    hit = await library.facts_of(agent_id_of(request)).add_fact(
         field_of(form, "text"),
         subject=form.get("subject", ""),
         relation=as_relation(form.get("relation", "")) or "REMEMBERS",
@@ -355,7 +353,7 @@ async def add_fact(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/facts/selected", shows=facts)
 async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     """Forget facts, bring them back, or give them a state; `fact` has one id, or several with spaces between them."""
-    form, service = await request.form(), library.services.facts
+    form, known = await request.form(), library.facts
     named = [word for value in form.getlist("fact") if isinstance(value, str) for word in value.split()]
     ids = [FactId(one) for one in dict.fromkeys(named)]
     if not ids:
@@ -364,17 +362,17 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
         raise InvalidInput(f"{len(ids)} facts are selected: {FACTS_MAX} at once is the limit")
     choice = form.get("choice")
     if choice == "forget":
-        forgotten = await service.delete(ids)
+        forgotten = await known.delete(*ids)
         return _notice(request, f"Forgotten: {plural(len(forgotten), 'fact')}.", "selected", choice="restore", fact=ids)
     if choice == "restore":
         for fact_id in ids:
-            await service.restore(fact_id)
+            await known.restore(fact_id)
         return Notice(f"The agent knows {plural(len(ids), 'fact')} again.")
     for state in get_args(FactState):
         if choice == state:
-            before = (await service.get(ids[0])).fact.state
+            before = (await known.get(ids[0])).fact.state
             for fact_id in ids:
-                await service.update(fact_id, {"state": state})
+                await known.update(fact_id, state=state)
             text = STATE_NOTICES[state].format(plural(len(ids), "fact"))
             return _notice(request, text, "selected", choice=before, fact=ids)
     raise InvalidInput(f"choice is {str(choice)!r:.40}: use forget, restore, or a state of facts")
@@ -384,21 +382,21 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
 async def restore_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Bring a passage back that has faded."""
     passage_id = PassageId(field_of(await form_of(request), "passage"))
-    await library.services.passages.restore(passage_id, agent_id_of(request))
+    await library.passages_of(agent_id_of(request)).restore_passage(passage_id)
     return Notice("The agent recalls the text again.")
 
 
 @pages.post("/agents/{agent_id}/facts/never", shows=facts)
 async def never_again(request: Request, library: AsyncPerdure) -> Notice:
     """Forget a fact, and add the rule that keeps it from being extracted again."""
-    agent_id, service = agent_id_of(request), library.services.facts
+    known = library.agent_of(agent_id_of(request)).facts
     fact_id = FactId(field_of(await form_of(request), "fact"))
-    hit = await service.get(fact_id)
+    hit = await known.get(fact_id)
     by_text = hit.fact.relation == TEXT_RELATION
-    rule = await service.add_rule(
-        agent_id, text=hit.fact.text if by_text else hit.object.name, relation=None if by_text else hit.fact.relation
+    rule = await known.add_rule(
+        text=hit.fact.text if by_text else hit.object.name, relation=None if by_text else hit.fact.relation
     )
-    await service.delete([fact_id])
+    await known.delete(fact_id)
     said = f"“{rule.text}”" if by_text else f"{rule.relation} with “{rule.text}”"
     text = f"Forgotten, and a rule keeps it so: nothing that says {said} becomes a fact again."
     return _notice(request, text, "rules", str(rule.seq), "delete", fact=fact_id)
@@ -409,11 +407,8 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Say what must not be remembered."""
     form = await form_of(request)
     relation = as_relation(form.get("relation", "")) or None
-    rule = await library.services.facts.add_rule(
-        agent_id_of(request),
-        text=form.get("text", ""),
-        relation=relation,
-        entity=form.get("entity", "").strip() or None,
+    rule = await library.facts_of(agent_id_of(request)).add_rule(
+        text=form.get("text", ""), relation=relation, entity=form.get("entity", "").strip() or None
     )
     return _notice(request, "The rule holds from now on.", "rules", str(rule.seq), "delete")
 
@@ -421,14 +416,14 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/facts/rules/{number}/delete", shows=facts)
 async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Lift a rule; with `fact` also bring back the fact that was forgotten with it."""
-    agent_id, number, service = agent_id_of(request), request.path_params["number"], library.services.facts
+    number, known = request.path_params["number"], library.agent_of(agent_id_of(request)).facts
     if not is_number(number):
         raise InvalidInput(f"{number!r:.40} is no rule's number")
-    rule = next((one for one in await service.list_rules(agent_id) if one.seq == int(number)), None)
-    await service.delete_rule(agent_id, int(number))
+    rule = next((one for one in await known.rules() if one.seq == int(number)), None)
+    await known.delete_rule(int(number))
     fact = (await form_of(request)).get("fact")
     if fact:
-        await service.restore(FactId(fact))
+        await known.restore(FactId(fact))
     if rule is None or fact:
         return Notice("The rule is lifted, and the fact is back.")
     named = {"text": rule.text, "relation": rule.relation or "", "entity": rule.entity_name}
@@ -439,14 +434,14 @@ async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
 async def set_capture(request: Request, library: AsyncPerdure) -> Notice:
     """Choose whether facts are captured: on, ask or off."""
     agent_id, mode = agent_id_of(request), (await form_of(request)).get("mode", "")
-    agent = await library.services.agents.resolve(agent_id)
+    agent = await library.all_agents.resolve(agent_id)
 
     def change(before: Agent) -> AgentChanges:
         value = before.settings.get(FACT_SETTINGS)
         fields = value if isinstance(value, Mapping) else {}
         return {"settings": {**before.settings, FACT_SETTINGS: {**fields, "capture": mode}}}
 
-    await library.services.agents.update(agent_id, change)
+    await library.agent_of(agent_id).edit(change)
     return _notice(request, MODES[mode], "capture", mode=load_agent_facts(agent.settings).capture)
 
 
@@ -454,7 +449,7 @@ async def set_capture(request: Request, library: AsyncPerdure) -> Notice:
 async def pause(request: Request, library: AsyncPerdure) -> Notice:
     """Let extraction wait, or go on."""
     paused = (await form_of(request)).get("paused") == "yes"
-    await library.services.facts.update_settings(agent_id_of(request), {"paused": paused})
+    await library.facts_of(agent_id_of(request)).change_settings({"paused": paused})
     text = "Extraction waits. What is said meanwhile is read when you resume." if paused else "Extraction goes on."
     return _notice(request, text, "pause", paused="" if paused else "yes")
 
@@ -462,16 +457,16 @@ async def pause(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/facts/{fact_id}", shows=facts)
 async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Correct the sentence of a fact, and the days from and until which it was true."""
-    form, service = await form_of(request), library.services.facts
-    fact = (await service.get(FactId(request.path_params["fact_id"]))).fact
-    agent = await library.services.agents.resolve(agent_id_of(request))
+    form = await form_of(request)
+    fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
+    agent = await library.all_agents.resolve(agent_id_of(request))
     shown = _at_home(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: FactFields = {"text": field_of(form, "text")}
     if _changes(form, "since", shown):
         changes["valid_at"] = parse_time(form["since"], timezone=agent.timezone)
     if _changes(form, "until", shown):
         changes["invalid_at"] = parse_time(form["until"], timezone=agent.timezone)
-    await service.update(fact.id, changes)
+    await library.facts.edit(fact.id, changes)
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
     return _notice(
         request, "The fact was corrected; the version before stays in its history.", fact.id, text=fact.text, **before

@@ -11,8 +11,8 @@ from perdure.core.groups.group import Group, GroupFilter
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
+from perdure.library.groups.groups import Entry, entry_id, is_deleted
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.groups.groups import Entry, entry_id, is_deleted
 from perdure.ui.render import Data, Pages, after_of
 
 GROUPS_MAX, ENTRIES_MAX = 50, 100
@@ -25,11 +25,13 @@ pages = Pages()
 @pages.get("/groups", "groups/groups.html")
 async def groups(request: Request, library: AsyncPerdure) -> Data:
     """The groups, newest first; with `group`, the end of its transcript, or what was said before the entry `before`."""
-    query, service = request.query_params, library.services.groups
+    query = request.query_params
     group_id = query.get("group")
     if group_id is not None:
         return await _transcript(library, GroupId(group_id), query.get("before"))
-    found = await service.list(GroupFilter(hidden=False), Page(GROUPS_MAX, ascending=False, after=query.get("after")))
+    found = await library.groups.page(
+        GroupFilter(hidden=False), Page(GROUPS_MAX, ascending=False, after=query.get("after"))
+    )
     names = await _names(library, *found)
     return {
         "title": "Groups",
@@ -41,9 +43,9 @@ async def groups(request: Request, library: AsyncPerdure) -> Data:
 
 async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | None) -> Data:
     """A group and a page of its transcript, oldest first. Raises: NotFound."""
-    service = library.services.groups
-    group = await service.resolve(group_id)
-    entries = await service.list_entries(group.id, Page(ENTRIES_MAX, ascending=False, after=before))
+    one = await library.groups.get(group_id)
+    group = one.info
+    entries = await one.entries(Page(ENTRIES_MAX, ascending=False, after=before))
     colours = {agent_id: place % COLOURS for place, agent_id in enumerate(group.agent_ids)}
     shape = _group_shape(group, await _names(library, group))
     return {
@@ -60,7 +62,7 @@ async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
     for group in found:
         for agent_id in (*group.agent_ids, *([group.manager_agent_id] if group.manager_agent_id else ())):
             try:
-                names[agent_id] = names.get(agent_id) or (await library.services.agents.resolve(agent_id)).name
+                names[agent_id] = names.get(agent_id) or (await library.all_agents.resolve(agent_id)).name
             except NotFound:  # it was deleted meanwhile
                 names[agent_id] = agent_id
     return names

@@ -21,14 +21,14 @@ pages = Pages()
 @pages.get("/", "home.html")
 async def home(request: Request, library: AsyncPerdure) -> Data:
     """The agents used last come first."""
-    services, text = library.services, request.query_params.get("q", "").strip()
+    text = request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
-    agents = await services.agents.list(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
-    runs = await services.runs.list(RunFilter(), Page(RUNS_MAX, ascending=False))
+    agents = await library.all_agents.page(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
+    runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = {agent.id: agent.name for agent in agents}
     for run in runs:
         if run.key.agent_id not in names:
-            names[run.key.agent_id] = (await services.agents.resolve(run.key.agent_id)).name
+            names[run.key.agent_id] = (await library.all_agents.resolve(run.key.agent_id)).name
     return {
         "title": "Home",
         "agents": [agent_shape(agent) for agent in agents],
@@ -37,7 +37,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
         "pending": [
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
-            for name, call in await services.approvals.list_all()
+            for name, call in await library.approvals.list_all()
         ],
         "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
         "models": list(library.app.models.handles()),
@@ -86,6 +86,6 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/delete", shows=home)
 async def delete(request: Request, library: AsyncPerdure) -> Notice:
     """Delete an agent with all that is its own."""
-    agent = await library.services.agents.resolve(agent_id_of(request))
-    await library.services.agents.delete(agent.id)
+    agent = await library.agent(agent_id_of(request))
+    await agent.delete()
     return Notice(f"Agent {agent.name!r} was deleted with its history.", location="/")

@@ -24,7 +24,7 @@ from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
 from perdure.library.checks import Page, outside
-from perdure.library.origins import MemoryOrigin
+from perdure.library.origins.values import MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
@@ -51,27 +51,27 @@ pages = Pages()
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
     first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
-    blocks = await services.blocks.list_of_agent(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
+    blocks = await library.agent_of(agent_id).blocks.list()
     label = query.get("block")
-    versions = [] if not label else await services.blocks.list_versions(agent_id, label, limit=VERSIONS_MAX)
+    versions = [] if not label else await library.agent_of(agent_id).blocks.history(label, limit=VERSIONS_MAX)
     search, tag = query.get("q", "").strip(), query.get("tag", "").strip()
     where = PassageFilter(tags=(tag,) if tag else ())
     after = None
     if search:
-        hits = await services.search.passages(search, where, agent_id=agent_id, limit=PASSAGES_MAX)
+        hits = await library.agent_of(agent_id).search_passages(search, where, limit=PASSAGES_MAX)
         texts = [hit.passage for hit in hits]
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
-        found = await services.passages.list_of_agent(agent_id, page, where=where)
+        found = await library.agent_of(agent_id).list_passages(page, where=where)
         texts = list(found)
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
-    labels = await services.sources.labels(texts)
+    labels = await library.agent_of(agent_id).sources.labels(texts)
     own = {block.id for block in blocks}
-    others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
-    schedules = await services.schedules.list(agent_id, statuses=("active",), limit=SCHEDULES_MAX)
+    others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
+    schedules = await library.agent_of(agent_id).schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
@@ -99,8 +99,8 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
 
 async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | None:
     """The companion of an agent with its newest passes, those that changed nothing without a difference."""
-    service = library.services.companions
-    if (info := await service.find(agent_id)) is None:
+    companion = library.agent_of(agent_id).companion
+    if (info := await companion.info()) is None:
         return None
     return {
         "id": info.companion.id,
@@ -117,14 +117,14 @@ async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | N
                 "run_id": one.run_id,
                 "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
             }
-            for one in await service.passes(agent_id, limit=PASSES_MAX)
+            for one in await companion.passes(limit=PASSES_MAX)
         ],
     }
 
 
 async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
     """A schedule, with what became of its last due time."""
-    firings = await library.services.schedules.list_firings(schedule.id, limit=1)
+    firings = await library.schedules.firings(schedule.id, limit=1)
     return {
         "id": schedule.id,
         "name": schedule.name,
@@ -142,21 +142,21 @@ async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
 async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """End a schedule of the agent."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
-    await library.services.schedules.cancel(schedule_id, agent_id)
+    await library.agent_of(agent_id).schedules.cancel(schedule_id)
     return Notice("The schedule fires no more.")
 
 
 async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
     """The other agents that have a block."""
     where, page = AgentFilter(block_id=block.id), Page(SHARED_MAX, ascending=True)
-    agents = await library.services.agents.list(where, page, "created")
+    agents = await library.all_agents.page(where, page, "created")
     return [{"id": agent.id, "name": agent.name} for agent in agents if agent.id != agent_id]
 
 
 async def _labels(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[str]:
     """The labels from outside of lines that a block holds, the least trusted first."""
     lines, found = set(block.value.split("\n")), set[TrustLabel]()
-    for version in await library.services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+    for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
         added = (text for mark, text in diff_lines(version.diff) if mark == "+")
         if version.author.sources and not lines.isdisjoint(added):
             found |= {one.source.label for one in version.author.sources if not one.source.is_trusted}
@@ -169,18 +169,18 @@ async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId
     if not label or not old or not new:
         return None
     first, second = _number("from", old), _number("to", new)
-    return {"from": first, "to": second, "text": await library.services.blocks.compare(agent_id, label, first, second)}
+    return {"from": first, "to": second, "text": await library.agent_of(agent_id).blocks.compare(label, first, second)}
 
 
 async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:
     """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
-    services, writes = library.services, list[Data]()
+    writes = list[Data]()
     for block in blocks:
         reasons = await _reasons(library, agent_id, block.id)
-        for version in await services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+        for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
             key = version.version
             writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
-    found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
+    found = await library.agent_of(agent_id).list_passages(Page(PASSAGES_MAX, ascending=False))
     for passage in found:
         source = passage.source
         author = "system" if source.get("type") == CAPTURED else "agent" if source.get("run_id") else "user"
@@ -206,7 +206,7 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
 
 async def _reasons(library: AsyncPerdure, agent_id: AgentId, memory_id: str) -> dict[int | None, Data]:
     """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
-    origin = await library.services.why.find_origin(memory_id, agent_id=agent_id)
+    origin = await library.agent_of(agent_id).why(memory_id)
     if not isinstance(origin, MemoryOrigin):
         return {}
     return {
@@ -270,10 +270,10 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a new block, or with `block_id` one that there is."""
     agent_id, form = agent_id_of(request), await form_of(request)
     if block_id := form.get("block_id"):
-        await library.services.blocks.attach(agent_id, BlockId(block_id))
+        await library.agent_of(agent_id).blocks.attach(BlockId(block_id))
         return Notice("The block was attached; the agent reads it with its next message.")
     new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
-    block = await library.services.blocks.create(new, agent_id=agent_id, author=page_author())
+    block = await library.agent_of(agent_id).blocks.add(new, author=page_author())
     return Notice(
         f"Block {block.label!r} was created; the agent reads it with its next message.",
         undo=f"/agents/{agent_id}/memory/blocks/{block.label}/detach",
@@ -284,8 +284,8 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
 async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     """Take a block out of the agent's memory; it stays in the store."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
-    block = await library.services.blocks.get_of_agent(agent_id, label)
-    await library.services.blocks.detach(agent_id, block.id)
+    block = await library.agent_of(agent_id).blocks.get(label)
+    await library.agent_of(agent_id).blocks.detach_block(block.id)
     return Notice(
         f"Block {label!r} was detached; it stays in the store.",
         undo=f"/agents/{agent_id}/memory/blocks",
@@ -298,8 +298,8 @@ async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     """Change a block's description, its limit, and whether the agent may write it."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
     changes = _settings_of(await form_of(request))
-    before = await library.services.blocks.get_of_agent(agent_id, label)
-    await library.services.blocks.update_of_agent(agent_id, label, changes, author=page_author())
+    before = await library.agent_of(agent_id).blocks.get(label)
+    await library.agent_of(agent_id).blocks.edit(label, changes, author=page_author())
     fields = {"description": before.description or "", "limit": str(before.limit_chars)}
     return Notice(
         f"The settings of block {label!r} were changed.",
@@ -329,8 +329,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, if it is still the version that the form was filled from."""
     agent_id, form, label = agent_id_of(request), await form_of(request), request.path_params["label"]
     expected = form.get("version", "")
-    block = await library.services.blocks.update_of_agent(
-        agent_id,
+    block = await library.agent_of(agent_id).blocks.edit(
         label,
         {"value": form.get("value", "")},
         expected=int(expected) if is_number(expected) else None,
@@ -348,28 +347,28 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
     version = _number("version", field_of(await form_of(request), "version"))
-    await library.services.blocks.restore(agent_id, label, version, author=page_author())
+    await library.agent_of(agent_id).blocks.restore(label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
 
 
 @pages.post("/agents/{agent_id}/memory/companion/wake", shows=memory)
 async def wake(request: Request, library: AsyncPerdure) -> Notice:
     """Have the companion read what is new; the page shows the pass once it has ended."""
-    begun = await library.services.companions.wake(agent_id_of(request))
+    begun = await library.agent_of(agent_id_of(request)).companion.begin()
     return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
 
 
 @pages.post("/agents/{agent_id}/memory/companion/on", shows=memory)
 async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a companion."""
-    info = await library.services.companions.enable(agent_id_of(request))
+    info = await library.agent_of(agent_id_of(request)).companion.enable()
     return Notice(f"{info.name} reads what is said from now on, and tidies the blocks.")
 
 
 @pages.post("/agents/{agent_id}/memory/companion/off", shows=memory)
 async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the companion with its history."""
-    await library.services.companions.disable(agent_id_of(request))
+    await library.agent_of(agent_id_of(request)).companion.disable()
     return Notice("The companion is deleted; what it wrote stays.")
 
 
@@ -379,21 +378,21 @@ async def add_passage(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     tags = tuple(tag.strip() for tag in form.get("tags", "").split(",") if tag.strip())
     passage = NewPassage(text=field_of(form, "text"), tags=tags)
-    added = await library.services.corrections.add_passage(agent_id_of(request), passage)
+    added = await library.agent_of(agent_id_of(request)).add_passage(passage)
     return _notice("The text was stored in the archive.", added)
 
 
 @pages.post("/agents/{agent_id}/memory/passages/selected", shows=memory)
 async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the selected passages, or give them a tag."""
-    agent_id, form, services = agent_id_of(request), await request.form(), library.services
+    agent_id, form = agent_id_of(request), await request.form()
     ids = [PassageId(value) for value in form.getlist("passage") if isinstance(value, str)]
     if not ids:
         raise InvalidInput("no passage is selected: tick the boxes beside those that you mean")
     if form.get("choice") == "tag":
         tag = field_of(await form_of(request), "tag").strip()
-        return _notice(f"Tagged {tag!r}: {len(ids)}.", await services.corrections.tag_passages(agent_id, ids, tag))
-    return _notice(f"Deleted: {len(ids)}.", await services.corrections.delete_passages(agent_id, ids))
+        return _notice(f"Tagged {tag!r}: {len(ids)}.", await library.agent_of(agent_id).tag_passages(ids, tag))
+    return _notice(f"Deleted: {len(ids)}.", await library.agent_of(agent_id).delete_passages(ids))
 
 
 @pages.post("/agents/{agent_id}/memory/undo", shows=memory)
@@ -402,7 +401,7 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     number = field_of(await form_of(request), "number")
     if not is_number(number):
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
-    result = await library.services.corrections.undo(agent_id_of(request), int(number), author=page_author())
+    result = await library.agent_of(agent_id_of(request)).undo(int(number), author=page_author())
     if result.conflicts:
         return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
     return Notice("Undone: it is as it was before.")
@@ -413,7 +412,7 @@ async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Change the text of a passage."""
     agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
     changes: PassageChanges = {"text": field_of(await form_of(request), "text")}
-    edited = await library.services.corrections.edit_passage(agent_id, passage_id, changes)
+    edited = await library.agent_of(agent_id).edit_passage(passage_id, changes)
     return _notice("The passage was changed.", edited)
 
 
@@ -421,7 +420,7 @@ async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a passage."""
     agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
-    deleted = await library.services.corrections.delete_passages(agent_id, [passage_id])
+    deleted = await library.agent_of(agent_id).delete_passages([passage_id])
     return _notice("The passage was deleted.", deleted)
 
 

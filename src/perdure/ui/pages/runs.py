@@ -17,7 +17,7 @@ from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import Span
 from perdure.library.checks import Page
-from perdure.library.origins import AnswerOrigin, FactOrigin, origin_shape
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
 from perdure.server.http import library_of
@@ -35,15 +35,15 @@ pages = Pages()
 @pages.get("/runs", "runs.html")
 async def runs(request: Request, library: AsyncPerdure) -> Data:
     """The newest runs, of one agent or of all, in any status or one."""
-    services, query = library.services, request.query_params
+    query = request.query_params
     named, status = query.get("agent"), query.get("status", "")
-    agent = await services.agents.resolve(named) if named else None
+    agent = await library.all_agents.resolve(named) if named else None
     where = RunFilter(
         agent_ids=() if agent is None else (agent.id,), statuses=tuple(one for one in STATUSES if one == status)
     )
-    found = await services.runs.list(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
+    found = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
     names = await agent_names(library, [run.key.agent_id for run in found])
-    costs = await services.steps.costs(found)
+    costs = await library.steps.costs_of_runs(found)
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
@@ -85,17 +85,17 @@ def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Da
 
 async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
     """The names of these agents."""
-    return {one: (await library.services.agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
+    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
 
 
 @pages.get("/runs/{run_id}", "run.html")
 async def run(request: Request, library: AsyncPerdure) -> Data:
     """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
-    services, run_id = library.services, RunId(request.path_params["run_id"])
-    run, spans = await services.runs.get_spans(run_id)
+    run_id = RunId(request.path_params["run_id"])
+    run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
-    steps = await services.steps.list(agent_id, conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
-    usage = await services.runs.get_usage(run_id)
+    steps = await library.agent_of(agent_id).steps(conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    usage = await library.runs.usage_of_run(run_id)
     wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
 
@@ -103,7 +103,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         return [(message.id, item) for item in message_items(message)]
 
     page = Page(MESSAGES_MAX, ascending=True)
-    items = await services.runs.list_messages(run_id, page, show, id_of=lambda shown: shown[0])
+    items = await library.runs.messages_of_run(run_id, page, show, id_of=lambda shown: shown[0])
     return {
         "title": "Run",
         "run": run_shape(run, usage) | {"agent": names[agent_id], "ended": run.ended},
@@ -112,7 +112,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         "items": [item for _, item in items],
         "models": list(library.app.models.handles()),
         "replay": getattr(request.state, "replay", None),
-        "step": None if not wanted else answer_shape(await services.why.find_answer(wanted, agent_id=agent_id)),
+        "step": None if not wanted else answer_shape(await library.agent_of(agent_id).find_answer(wanted)),
     }
 
 
@@ -168,7 +168,7 @@ def _request_shape(request: ModelRequest) -> Data:
 @pages.post("/runs/{run_id}/cancel", shows=run)
 async def cancel(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the run to stop."""
-    await library.services.runs.cancel(RunId(request.path_params["run_id"]))
+    await library.runs.cancel(RunId(request.path_params["run_id"]))
     return Notice("The run was asked to stop.")
 
 
@@ -177,7 +177,7 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
     """Send the requests of the run again, and show old and new answers."""
     run_id, form = RunId(request.path_params["run_id"]), await form_of(request)
     model, system = form.get("model") or None, form.get("system", "")
-    found = await library.services.replays.replay(run_id, model=model, system=system if system.strip() else None)
+    found = await library.runs.replay(run_id, model=model, system=system if system.strip() else None)
     request.state.replay = found.as_shape() | {"system": system}
     return Notice("")
 
@@ -185,11 +185,11 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/runs/{run_id}/fork", shows=run)
 async def fork(request: Request, library: AsyncPerdure) -> Notice:
     """Open a new conversation with a copy of what was said up to the end of the run."""
-    services, run_id = library.services, RunId(request.path_params["run_id"])
-    found = await services.runs.get(run_id)
+    run_id = RunId(request.path_params["run_id"])
+    found = await library.runs.run(run_id)
     page = Page(1, ascending=False)
-    last = await services.runs.list_messages(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
-    made = await services.conversations.fork(found.key.agent_id, found.conversation_id, upto=last[0] if last else None)
+    last = await library.runs.messages_of_run(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
+    made = await library.agent_of(found.key.agent_id).fork_state(found.conversation_id, upto=last[0] if last else None)
     return Notice("", location=f"/agents/{found.key.agent_id}?conversation={made.conversation.id}")
 
 
@@ -198,7 +198,7 @@ async def export(request: Request) -> Response:
     library = library_of(request)
     run_id = RunId(request.path_params["run_id"])
     try:
-        shape = await library.services.replays.export(run_id)
+        shape = await library.runs.export_run(run_id)
     except PerdureError as error:
         return error_answer(error)
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}
@@ -213,13 +213,11 @@ SOURCES_MAX = 20
 
 @pages.get("/why", "why.html")
 async def why(request: Request, library: AsyncPerdure) -> Data:
-    """The origin of what `of` names; see `WhyService.find_origin`."""
+    """The origin of what `of` names; see `AsyncAgent.why`."""
     query = request.query_params
     agent, conversation = query.get("agent"), query.get("conversation")
-    origin = await library.services.why.find_origin(
-        query.get("of", ""),
-        agent_id=None if not agent else AgentId(agent),
-        conversation=None if not conversation else ConversationId(conversation),
+    origin = await library.agent_of(None if not agent else AgentId(agent)).why(
+        query.get("of", ""), conversation=None if not conversation else ConversationId(conversation)
     )
     is_answer = isinstance(origin, AnswerOrigin)
     return {
@@ -233,12 +231,12 @@ async def why(request: Request, library: AsyncPerdure) -> Data:
 
 async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
     """The id of a source of a fact -> the page where it stands."""
-    services, places = library.services, dict[str, str]()
+    places = dict[str, str]()
     for source in origin.sources[-SOURCES_MAX:]:
         if is_id("passage", source.id):
             places[source.id] = f"/why?of={source.id}"
         if is_id("message", source.id) and source.text is not None:
-            message = await services.messages.get(MessageId(source.id))
-            line = await services.conversations.find_of_message(message.id)
+            message = await library.messages.message(MessageId(source.id))
+            line = await library.conversations.conversation_of_message(message.id)
             places[source.id] = f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
     return places

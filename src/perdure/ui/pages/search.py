@@ -27,19 +27,19 @@ pages = Pages()
 @pages.get("/search", "search.html")
 async def search(request: Request, library: AsyncPerdure) -> Data:
     """The best matches of each kind; without a text, none."""
-    services, text = library.services, request.query_params.get("q", "").strip()
+    text = request.query_params.get("q", "").strip()
     found: Data = {"title": "Search", "search": text, "agents": [], "blocks": [], "passages": [], "messages": []}
     if not text:
         return found
     first = Page(FOUND_MAX, ascending=False)
-    agents = await services.agents.list(AgentFilter(text=text), first, "used")
+    agents = await library.all_agents.page(AgentFilter(text=text), first, "used")
     blocks = {
         block.id: block
         for where in (BlockFilter(label_text=text), BlockFilter(value_text=text))
-        for block in await services.blocks.list(where, first)
+        for block in await library.blocks.page(where, first)
     }
-    hits = await services.search.passages(text, PassageFilter(), limit=FOUND_MAX)
-    messages = await services.search.messages(text, limit=FOUND_MAX)
+    hits = await library.search.search_passages(text, PassageFilter(), limit=FOUND_MAX)
+    messages = await library.search.search_messages(text, limit=FOUND_MAX)
     names = await agent_names(library, [hit.message.agent_id for hit in messages.hits])
     return found | {
         "agents": [agent_shape(agent) for agent in agents],
@@ -63,7 +63,7 @@ async def _blocks(library: AsyncPerdure, blocks: Sequence[Block]) -> list[Data]:
     """Blocks, each with an agent that has it."""
     shapes = []
     for block in blocks:
-        owners = await library.services.agents.list(AgentFilter(block_id=block.id), Page(1, ascending=True), "created")
+        owners = await library.all_agents.page(AgentFilter(block_id=block.id), Page(1, ascending=True), "created")
         owner = {"agent_id": owners[0].id, "agent": owners[0].name} if owners else {"agent_id": None, "agent": None}
         shapes.append(block_shape(block) | owner | {"value": block.value[:TEXT_CHARS]})
     return shapes
@@ -73,8 +73,8 @@ async def _passages(library: AsyncPerdure, hits: Sequence[PassageHit]) -> list[D
     """Passages, each with the name of its archive and an agent that has it."""
     owners: dict[ArchiveId, tuple[str, AgentId | None]] = {}
     for archive_id in dict.fromkeys(hit.passage.archive_id for hit in hits):
-        archive = await library.services.archives.get(archive_id)
-        agents = await library.services.archives.list_agents(archive_id, limit=1)
+        archive = (await library.archives.get(archive_id)).info
+        agents = await library.archive_of(archive_id).agents(limit=1)
         owners[archive_id] = archive.name, agents[0] if agents else None
     return [
         passage_shape(hit.passage)

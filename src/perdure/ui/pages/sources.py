@@ -26,14 +26,14 @@ pages = Pages()
 async def forget(request: Request, library: AsyncPerdure) -> Data:
     """Where the text of the form stands, or that of the message or passage that `of` names; without one, the form."""
     agent_id = agent_id_of(request)
-    agent = await library.services.agents.resolve(agent_id)
+    agent = await library.all_agents.resolve(agent_id)
     form = await form_of(request) if request.method == "POST" else {}
     text = form.get("text") or request.query_params.get("of", "")
     data = agent_frame(agent, "Forget", "memory") | {"text": text}
     if not text.strip():
         return data | {"preview": None, "problem": ""}
     try:
-        found = await library.services.corrections.find_mentions(agent_id, text)
+        found = await library.agent_of(agent_id).find_mentions(text)
     except (InvalidInput, NotFound) as error:
         return data | {"preview": None, "problem": str(error)}
     return data | {
@@ -65,8 +65,7 @@ async def forget_text(request: Request, library: AsyncPerdure) -> Notice:
     erase = form.get("erase") == "yes"
     if erase and form.get("sure") != "yes":
         raise InvalidInput("nothing was erased: tick the box to say that nobody can undo it")
-    corrections = library.services.corrections
-    result = await corrections.forget(agent_id, field_of(form, "text"), erase_text=erase, author=page_author())
+    result = await library.agent_of(agent_id).forget(field_of(form, "text"), erase=erase, author=page_author())
     if erase:
         return Notice(f"Erased from {result.total:,} rows; the store's file was written anew.")
     if result.correction is None:
@@ -82,11 +81,11 @@ SOURCES_MAX, WRITES_MAX = 200, 100
 @pages.get("/agents/{agent_id}/sources", "sources/sources.html")
 async def sources(request: Request, library: AsyncPerdure) -> Data:
     """The sources of the agent's memory; with `of` the writes of one of them, or of a run."""
-    services, agent_id = library.services, agent_id_of(request)
-    agent = await services.agents.resolve(agent_id)
+    agent_id = agent_id_of(request)
+    agent = await library.all_agents.resolve(agent_id)
     chosen = request.query_params.get("of", "").strip()
-    writes = await services.sources.show(agent_id, chosen, limit=WRITES_MAX) if chosen else []
-    found = await services.sources.list(agent_id, limit=SOURCES_MAX)
+    writes = await library.agent_of(agent_id).sources.show(chosen, limit=WRITES_MAX) if chosen else []
+    found = await library.agent_of(agent_id).sources.list(limit=SOURCES_MAX)
     return agent_frame(agent, "Sources", "memory") | {
         "sources": [_source_shape(one) for one in found],
         "chosen": chosen,
@@ -116,9 +115,9 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
     """Take back all from a source, or one write."""
     agent_id, form = agent_id_of(request), await form_of(request)
     if write_id := form.get("write"):
-        result = await library.services.sources.revert_writes(agent_id, [write_id], author=page_author())
+        result = await library.agent_of(agent_id).sources.revert_writes([write_id], author=page_author())
     else:
-        result = await library.services.sources.revert(agent_id, field_of(form, "source"), author=page_author())
+        result = await library.agent_of(agent_id).sources.revert(field_of(form, "source"), author=page_author())
     text = _describe(result)
     if result.correction is None:
         return Notice(text, is_error=bool(result.conflicts))

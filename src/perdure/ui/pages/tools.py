@@ -18,7 +18,7 @@ from perdure.core.tools.spec import ToolFilter
 from perdure.domain.tools.units import NewTool, ToolChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.tools.tools import ToolState
+from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
@@ -55,12 +55,12 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/tools", "tools.html")
 async def tools(request: Request, library: AsyncPerdure) -> Data:
     """The agent's tools, those that it could have, and its rules."""
-    services, agent_id = library.services, agent_id_of(request)
-    agent = await services.agents.resolve(agent_id)
-    attached = await services.tools.list_of_agent(agent_id)
-    every = await services.tools.list(ToolFilter(), Page(TOOLS_MAX, ascending=True))
+    agent_id = agent_id_of(request)
+    agent = await library.all_agents.resolve(agent_id)
+    attached = await library.agent_of(agent_id).tools.states()
+    every = await library.tools.page(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}
-    rules, waived = await services.agents.list_rules(agent_id), agent.settings.get("approval_waived", ())
+    rules, waived = await library.agent_of(agent_id).rules.list(), agent.settings.get("approval_waived", ())
     return agent_frame(agent, "Tools", "tools") | {
         "tools": [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached],
         "others": sorted(state.tool.name for state in every if state.tool.name not in names),
@@ -68,7 +68,7 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
         "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),
         "rule_types": list(RULE_TYPES),
         "rule_kinds": RULE_KINDS,
-        "sleeping": list(await services.agents.list_missing_tools(agent_id)),
+        "sleeping": list(await library.agent_of(agent_id).rules.missing()),
     }
 
 
@@ -131,8 +131,8 @@ def rule_words(rule: ToolRule) -> str:
 async def create(request: Request, library: AsyncPerdure) -> Notice:
     """Create a tool of Python source, and give it to the agent."""
     agent_id, source = agent_id_of(request), field_of(await form_of(request), "source")
-    state = await library.services.tools.create(NewTool(source=source, documented=True))
-    await library.services.tools.attach(agent_id, state.tool.id)
+    state = await library.tools.add(NewTool(source=source, documented=True))
+    await library.agent_of(agent_id).tools.attach(state.tool.id)
     return Notice(
         f"{state.tool.name} was created, and the agent has it.",
         undo=f"/agents/{agent_id}/tools/{state.tool.name}/detach",
@@ -171,8 +171,8 @@ async def _store_rules(
     agent_id: AgentId, library: AsyncPerdure, change: Callable[[list[Data]], list[Data]], text: str
 ) -> Notice:
     """Set the rules that `change` makes of the present ones; `text` says what was done."""
-    before = [{"type": rule.type, **asdict(rule)} for rule in await library.services.agents.list_rules(agent_id)]
-    await library.services.agents.set_rules(agent_id, change(before), author=page_author())
+    before = [{"type": rule.type, **asdict(rule)} for rule in await library.agent_of(agent_id).rules.list()]
+    await library.agent_of(agent_id).rules.set(change(before), author=page_author())
     return Notice(text, undo=f"/agents/{agent_id}/tools/rules", fields={"rules": json.dumps(before)})
 
 
@@ -180,8 +180,8 @@ async def _store_rules(
 async def set_permissions(request: Request, library: AsyncPerdure) -> Notice:
     """Change what a tool may reach and use, for all its agents."""
     agent_id, name = agent_id_of(request), request.path_params["tool"]
-    changes, before = permissions_of(await form_of(request)), await library.services.tools.get(name)
-    await library.services.tools.update(name, changes)
+    changes, before = permissions_of(await form_of(request)), await library.tools.state(name)
+    await library.tools.edit(name, changes)
     code = before.code
     old = {
         "network": "" if code is None else ", ".join(code.network),
@@ -198,8 +198,8 @@ async def edit_source(request: Request, library: AsyncPerdure) -> Notice:
     """Change the source of a tool, for all its agents. A source that makes no tool changes nothing."""
     agent_id, name = agent_id_of(request), request.path_params["tool"]
     source = field_of(await form_of(request), "source")
-    before = await library.services.tools.get(name)
-    after = await library.services.tools.update(name, {"source": source})
+    before = await library.tools.state(name)
+    after = await library.tools.edit(name, {"source": source})
     undo = None if before.code is None else {"source": before.code.source}
     where = f"/agents/{agent_id}/tools/{after.tool.name}/source"
     return Notice(f"{after.tool.name} was changed, for all its agents.", undo=where if undo else None, fields=undo)
@@ -209,7 +209,7 @@ async def edit_source(request: Request, library: AsyncPerdure) -> Notice:
 async def attach(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a tool."""
     name = field_of(await form_of(request), "tool")
-    await library.services.tools.attach(agent_id_of(request), name)
+    await library.agent_of(agent_id_of(request)).tools.attach(name)
     return Notice(f"{name} was attached.", undo=f"/agents/{agent_id_of(request)}/tools/{name}/detach")
 
 
@@ -217,7 +217,7 @@ async def attach(request: Request, library: AsyncPerdure) -> Notice:
 async def detach(request: Request, library: AsyncPerdure) -> Notice:
     """Take a tool away from the agent."""
     agent_id, name = agent_id_of(request), request.path_params["tool"]
-    await library.services.tools.detach(agent_id, name)
+    await library.agent_of(agent_id).tools.detach(name)
     return Notice(f"{name} was detached.", undo=f"/agents/{agent_id}/tools", fields={"tool": name})
 
 
@@ -225,7 +225,7 @@ async def detach(request: Request, library: AsyncPerdure) -> Notice:
 async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
     """Require a person's approval of each call, or no longer."""
     name, required = request.path_params["tool"], (await form_of(request)).get("required") == "yes"
-    await library.services.approvals.require(agent_id_of(request), name, required, author=page_author())
+    await library.agent_of(agent_id_of(request)).require_approval(name, required, author=page_author())
     text = f"{name} {'needs approval' if required else 'runs without approval'} from now on."
     undo = f"/agents/{agent_id_of(request)}/tools/{name}/approval"
     return Notice(text, undo=undo, fields={"required": "" if required else "yes"})
@@ -235,9 +235,9 @@ async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
 async def try_tool(request: Request, library: AsyncPerdure) -> Notice:
     """Run a tool for the agent as its own call would: in the sandbox, and with its effects on memory."""
     name = request.path_params["tool"]
-    state = await library.services.tools.get(name)
+    state = await library.tools.state(name)
     arguments = arguments_of(state.tool.spec.parameters, await form_of(request))
-    outcome = await library.services.tools.run_of_agent(agent_id_of(request), name, arguments, author=page_author())
+    outcome = await library.agent_of(agent_id_of(request)).tools.run(name, arguments, author=page_author())
     return Notice(f"{name}: {outcome.text}", is_error=outcome.status != "success")
 
 

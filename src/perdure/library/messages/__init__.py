@@ -1,0 +1,1 @@
+"""What is said to agents and by them, in conversations."""

@@ -1,0 +1,320 @@
+"""Conversations: the lines of messages of an agent, over the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from perdure.core.blocks import Author, Block
+from perdure.core.conversations import (
+    EPHEMERAL,
+    CompactionSettings,
+    Conversation,
+    ConversationFilter,
+    ConversationKey,
+    ConversationOrder,
+    Reset,
+)
+from perdure.core.errors import NotFound
+from perdure.core.ids import BlockId, ConversationId, MessageId
+from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.blocks.units import isolate_blocks
+from perdure.domain.conversations.units import ConversationChanges, changed_settings, check_summary, update_conversation
+from perdure.engine.approvals.answers import Pending, find_all_pending
+from perdure.engine.compaction.compact_view import Compacted, compact
+from perdure.engine.conversations.importing import fork
+from perdure.engine.conversations.reset import delete_conversation, reset_conversations
+from perdure.engine.run.system_messages import recompile, renew_system_message
+from perdure.library.checks import Page, check_limit, check_number, outside
+from perdure.library.parts import AsyncAgentPart, reads, writes
+from perdure.library.providers import ModelHandles
+from perdure.library.units import find_conversation
+from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationState:
+    """A conversation, the ids of the messages in its view, oldest first (see `ids_in_view`), and of the blocks that it
+    has in place of its agent's."""
+
+    conversation: Conversation
+    message_ids: Sequence[MessageId]
+    isolated_block_ids: Sequence[BlockId]
+
+
+class AsyncConversations(AsyncAgentPart):
+    """The conversations of an agent, or of all; `AsyncAgent` has these methods. Where `conversation` is None, the
+    agent's first is meant."""
+
+    async def new_conversation(
+        self, *, summary: str | None = None, isolated_blocks: Sequence[str] = ()
+    ) -> Conversation:
+        """A new line of messages over the same memory; `summary` says what it is about.
+
+        Args:
+            isolated_blocks: labels of the agent's blocks; the conversation sees and edits copies of its own instead.
+        Raises: InvalidInput, BlockNotFound.
+        """
+        made = await self.create_conversation({"summary": summary}, isolated_labels=isolated_blocks)
+        return made.conversation
+
+    async def create_conversation(
+        self,
+        values: ConversationChanges | None = None,
+        *,
+        hidden: bool = False,
+        isolated_labels: Sequence[str] = (),
+        author: Author | None = None,
+    ) -> ConversationState:
+        """A new conversation.
+
+        Args:
+            hidden: it is in no page.
+            isolated_labels: of the agent's blocks; the conversation sees and edits copies of its own in their place.
+        Raises: InvalidInput, ModelNotFound; NotFound: there is no such agent; BlockNotFound.
+        """
+        values = await self._resolved(values or {})
+        summary, settings = check_summary(values.get("summary")), changed_settings({}, values)
+        conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
+
+        def create(tx: Tx) -> ConversationState:
+            conversation = tx.conversations.add(
+                self.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=hidden
+            )
+            isolate_blocks(
+                tx, self.id, conversation.seq, isolated_labels, inputs.ids, author=author or outside(), at=inputs.now
+            )
+            renew_system_message(tx, self.id, conversation.seq, inputs)
+            return _load_states(tx, [conversation])[0]
+
+        return await self._ports.store.write(create)
+
+    async def create_ephemeral(
+        self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author | None = None
+    ) -> ConversationState:
+        """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
+        model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
+        model = await ModelHandles(self._app).resolve(model)
+        values = {**(values or {}), "model": model}
+        summary = check_summary(values.get("summary"))
+        settings = changed_settings({EPHEMERAL: True}, values)
+        conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
+        new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
+
+        def create(tx: Tx) -> ConversationState:
+            agent = create_agent(tx, new, ids=self._ports.ids, author=author or outside(), at=inputs.now)
+            conversation = tx.conversations.add(
+                agent.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=True
+            )
+            for seq in (0, conversation.seq):
+                renew_system_message(tx, agent.id, seq, inputs)
+            return _load_states(tx, [conversation])[0]
+
+        return await self._ports.store.write(create)
+
+    @reads
+    def isolated_blocks(self, tx: Tx, conversation: ConversationId) -> Sequence[Block]:
+        """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
+        found = find_conversation(tx, self._id, conversation)
+        isolated = tx.blocks.list_isolated(self._id, found.seq).values()
+        return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
+
+    async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        check_limit(limit)
+        check_number("after_seq", after_seq)
+        return await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
+
+    async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
+        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
+        agent's."""
+        return await self._ports.store.read(find_conversation, self._agent_id, conversation)
+
+    @reads
+    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> ConversationState:
+        """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
+        return _load_states(tx, [find_conversation(tx, self._agent_id, conversation)])[0]
+
+    @reads
+    def page_of_states(
+        self, tx: Tx, where: ConversationFilter, page: Page, order: ConversationOrder
+    ) -> Sequence[ConversationState]:
+        """A page of conversations, without the agents' first ones. Raises: NotFound."""
+        check_limit(page.limit)
+        after = None if page.after is None else ConversationId(page.after)
+        found = tx.conversations.page(where, order=order, ascending=page.ascending, limit=page.limit, after=after)
+        return _load_states(tx, found)
+
+    @reads
+    def conversation_of_message(self, tx: Tx, message_id: MessageId) -> Conversation:
+        """The conversation that a message is in. Raises: NotFound, also for another agent's."""
+        message = tx.messages.get(message_id)
+        if self._agent_id not in (None, message.agent_id):
+            raise NotFound("message", message_id, hint="another agent has it")
+        return tx.conversations.get_by_seq(message.agent_id, message.conversation_seq)
+
+    async def update_conversation(
+        self, conversation: ConversationId, **changes: Unpack[ConversationChanges]
+    ) -> Conversation:
+        """Change fields of a conversation and return it.
+
+        Args:
+            changes: `summary` and `description`: what it is about, at most 20,000 characters each. `archived`: a chat
+                does not continue it by itself; it still takes messages. `model`, `options` (by the names of an agent's
+                settings) and `context_window_limit`: what it has in place of the agent's; None: the agent's.
+                `model_settings`: the options as the server shows them. A missing field stays.
+        Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
+        """
+        return (await self.change_conversation(conversation, changes)).conversation
+
+    async def change_conversation(
+        self, conversation: ConversationId | None, changes: ConversationChanges
+    ) -> ConversationState:
+        """The conversation as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
+        now = self._ports.clock.now()
+        changes = await self._resolved(changes)
+
+        def update(tx: Tx) -> ConversationState:
+            found = find_conversation(tx, self._agent_id, conversation)
+            return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
+
+        return await self._ports.store.write(update)
+
+    async def _resolved(self, changes: ConversationChanges) -> ConversationChanges:
+        """The changes with the handle here of the model that a client names. Raises: ModelNotFound."""
+        handle = changes.get("model")
+        return (
+            changes
+            if handle is None
+            else {**changes, "model": await ModelHandles(self._app).resolve(handle, self._agent_id)}
+        )
+
+    async def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
+        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
+        until the agent is deleted.
+
+        Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
+        ConversationBusy: a run has not ended.
+        """
+        found = await self.find_conversation(conversation)
+        await delete_conversation(found.id, self._ports, author=author or outside())
+
+    async def fork_conversation(
+        self,
+        conversation: ConversationId | None = None,
+        *,
+        upto: MessageId | None = None,
+        before: MessageId | None = None,
+        hidden: bool = False,
+    ) -> Conversation:
+        """A new conversation with a copy of what another one (default: the agent's first) has in view, up to a message
+        if one is given, or up to the one `before` it. A `hidden` one is in no list.
+
+        Raises: InvalidInput: the message is not in its view; NotFound, also for another agent's.
+        """
+        return (await self.fork_state(conversation, upto=upto, before=before, hidden=hidden)).conversation
+
+    @writes
+    def fork_state(
+        self,
+        tx: Tx,
+        conversation: ConversationId | None,
+        *,
+        upto: MessageId | None = None,
+        before: MessageId | None = None,
+        hidden: bool = False,
+    ) -> ConversationState:
+        """A new conversation with a copy of what this one has in view, up to a message if one is given, or up to the
+        one `before` it.
+
+        Raises: InvalidInput, NotFound.
+        """
+        inputs, fork_id = self._ports.inputs(), ConversationId(self._ports.ids.new("conversation"))
+        source = find_conversation(tx, self._agent_id, conversation)
+        return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]
+
+    async def compact(
+        self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None
+    ) -> str:
+        """Take the oldest messages of a conversation (default: the agent's first) out of view, behind a summary, and
+        return the summary. They stay in the log, and searches find them. A full window does that by itself. A field of
+        `settings` wins over the agent's setting `compaction`.
+
+        Raises: InvalidInput; NotFound; ConversationBusy: a run has not ended; ApprovalPending; ModelNotFound;
+        LimitReached; NothingToCompact: no message is in view.
+        """
+        return (await self.compact_view(conversation, settings)).summary
+
+    async def compact_view(
+        self, conversation: ConversationId | None, settings: CompactionSettings | None = None
+    ) -> Compacted:
+        """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
+
+        Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound, LimitReached;
+            NothingToCompact: no message is in view.
+        """
+        if settings is not None and settings.model is not None:
+            settings = replace(settings, model=await ModelHandles(self._app).resolve(settings.model))
+        found = await self.find_conversation(conversation)
+        compacted = await compact(found.agent_id, found.seq, settings, self._ports)
+        self._app.companions.look(found.agent_id)
+        return compacted
+
+    @writes
+    def recompile(
+        self, tx: Tx, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False
+    ) -> str:
+        """The system prompt of a conversation (default: the agent's first), compiled with the memory of now, also for
+        its next request; `dry_run` changes nothing. With `keep_time` it goes on to name the time of the last
+        compilation. Edits of memory reach the model without it.
+
+        Raises: InvalidInput; NotFound, also for another agent's.
+        """
+        inputs = self._ports.inputs()
+        found = find_conversation(tx, self._agent_id, conversation)
+        return recompile(tx, found.agent_id, found.seq, inputs, dry_run=dry_run, keep_time=keep_time)
+
+    async def reset(
+        self, *, conversation: ConversationId | None = None, author: Author | None = None
+    ) -> Sequence[Reset]:
+        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
+        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
+        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
+
+        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
+        """
+        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
+        return await reset_conversations(self.id, seq, self._ports, author=author or outside())
+
+    async def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
+        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        seq = None if conversation is None else (await self.find_conversation(conversation)).seq
+        return await self._ports.store.read(lambda tx: tx.resets.list(self.id, conversation_seq=seq, limit=limit))
+
+
+def ids_in_view(
+    tx: Tx, conversations: Sequence[Conversation], pending: Mapping[ConversationKey, Pending]
+) -> Mapping[ConversationKey, Sequence[MessageId]]:
+    """Conversation -> the ids of its system message and of its messages in view, oldest first; but the one whose calls
+    wait comes last, behind the results of other calls: clients look there for what they have to answer."""
+    keys = [one.key for one in conversations]
+    systems, shown = tx.system_messages.find_ids(keys), tx.conversations.list_view_ids(keys)
+    last = {one.message.id for one in pending.values()}
+    ids = {key: [*([systems[key]] if key in systems else []), *shown[key]] for key in keys}
+    return {key: sorted(some, key=last.__contains__) for key, some in ids.items()}
+
+
+def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[ConversationState]:
+    """The conversations, each with the ids of the messages in its view, and of its own blocks."""
+    message_ids = ids_in_view(tx, conversations, find_all_pending(tx, conversations))
+    blocks = tx.blocks.list_isolated_of([*message_ids])
+    return [
+        ConversationState(
+            one,
+            message_ids=message_ids[one.key],
+            isolated_block_ids=[block_id for block_id in blocks[one.key].values() if block_id is not None],
+        )
+        for one in conversations
+    ]

@@ -1,0 +1,181 @@
+"""What is said to an agent and answered to its calls.
+
+The only place that makes a run's request of what a caller says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from perdure.app import App
+from perdure.core.answers import Answer, ToolReturn
+from perdure.core.errors import AnswerInvalid, InvalidInput
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import is_id
+from perdure.core.messages import Image, ImageLink, Text, ToolDecision
+from perdure.core.runs import Run
+from perdure.engine.approvals.answers import find_pending
+from perdure.engine.approvals.decisions import calls_of_request
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.batch import named_request
+from perdure.engine.run.run_request import NewMessage, RunRequest, callback_to_store, with_run
+from perdure.library.parts import AsyncAgentPart
+from perdure.library.providers import ModelHandles
+from perdure.library.reply import Reply, Turn
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
+
+
+async def fetch_images(
+    app: App, messages: Sequence[NewMessage], answers: Sequence[Answer] | None
+) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
+    """The messages, whose names are checked, and answers with pictures in place of links, all fetched at once, each
+    once. Raises: TooMany, InvalidInput, ToolError.
+    """
+    for message in messages:
+        message.check(app.ports.settings.limits)
+    results = [answer for answer in answers or () if isinstance(answer, ToolReturn)]
+    pictures = [*(part for message in messages for part in message.parts if not isinstance(part, Text))]
+    pictures += [image for result in results for image in result.images]
+    if not pictures:
+        return messages, answers
+    app.ports.settings.limits.check("images_per_request", len(pictures))
+    for picture in pictures:
+        if isinstance(picture, Image):
+            app.ports.settings.limits.check("image_limit_bytes", len(picture.data) * 3 // 4)
+    links = list(dict.fromkeys(picture for picture in pictures if isinstance(picture, ImageLink)))
+    found = dict(zip(links, await asyncio.gather(*map(app.fetch_image, links)), strict=True))
+
+    def fetched(parts: Sequence[T]) -> tuple[T | Image, ...]:
+        return tuple(found[part] if isinstance(part, ImageLink) else part for part in parts)
+
+    messages = [replace(message, parts=fetched(message.parts)) for message in messages]
+    if answers is not None:
+        answers = [
+            replace(answer, images=fetched(answer.images)) if isinstance(answer, ToolReturn) else answer
+            for answer in answers
+        ]
+    return messages, answers
+
+
+class AsyncRequests(AsyncAgentPart):
+    """What is sent to an agent as messages and answers, each request with the name of its agent; `AsyncAgent` has these
+    methods."""
+
+    async def send_request(self, request: RunRequest) -> Accepted:
+        """The run that answers these messages, or goes on with these answers; from here on it is durable.
+
+        Raises: as `prepare`; EmptyMessage, MessageTooLarge, ConversationBusy, ApprovalPending, IdempotencyMismatch.
+        """
+        return await self._app.runner.accept(await self.prepare(request))
+
+    async def prepare(self, request: RunRequest) -> RunRequest:
+        """The request as the engine accepts it: a new run with its messages, pictures in place of links, the handle of
+        its model, and calls in place of the messages that hold them.
+
+        Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
+        """
+        if self._agent_id not in (None, request.agent_id):
+            raise InvalidInput(f"the request is to {request.agent_id}, not to {self._agent_id}")
+        ports, options, max_steps = self._ports, request.options, request.max_steps
+        request = replace(request, callback=callback_to_store(request.callback, ports.cipher))
+        if options.model is not None:
+            options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
+        if self._app.models.unused_servers:
+            agent = await ports.store.read(lambda tx: tx.agents.get(request.agent_id))
+            if agent.follows_default:
+                await self._app.decide()
+        messages, answers = await fetch_images(self._app, request.messages, request.answers)
+        renews = answers is None or bool(messages and request.partial)
+        if answers is not None:
+            named = {message_id for answer in answers if (message_id := _named_request(answer)) is not None}
+            if named or (request.renew_steps and max_steps is None):
+                calls, own_limit = await ports.store.read(_load_stopped, request, named)
+                answers = _with_calls(answers, calls) if named else answers
+                renews = renews or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
+        if max_steps is None and renews:
+            max_steps = self._app.settings.max_steps
+        request = replace(
+            request,
+            messages=tuple(messages),
+            answers=None if answers is None else tuple(answers),
+            max_steps=max_steps,
+            options=options,
+        )
+        return with_run(request, ports)
+
+    def follow_accepted(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""
+        return self._app.runner.follow(accepted.run, known=accepted.events)
+
+    async def reply_to(self, accepted: Accepted) -> Reply:
+        """The outcome of the run, once it has ended. Raises: NotFound, StoreError."""
+        followed = self._app.runner.follow(accepted.run, known=accepted.events)
+        reply = Reply.of([sent async for sent in followed if isinstance(sent, StoredEvent)])
+        if accepted.run.options.wants_tokens:
+            return await self._ports.store.read(_with_tokens, accepted.run, reply)
+        return reply
+
+
+async def prepare_batch(app: App, parts: Sequence[RunRequest]) -> Sequence[RunRequest]:
+    """The requests of a batch. Raises: RequestRefused, StoreError."""
+    requests: list[RunRequest] = []
+    for place, part in enumerate(parts):
+        with named_request(place):
+            requests.append(await AsyncRequests(app, part.agent_id).prepare(part))
+    return requests
+
+
+def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:
+    """The reply with what the providers said about the tokens of its answers."""
+    exchanges = {step.id: tx.steps.exchange(step) for step in tx.steps.list_by_run(run.key)}
+    responses = {step_id: exchange.response for step_id, exchange in exchanges.items() if exchange is not None}
+    turns: list[Turn] = []
+    last: Mapping[str, Any] = {}
+    for message in reply.messages:
+        if message.role == "assistant" and message.step_id is not None:
+            last = responses.get(message.step_id, {})
+            turns.append(Turn.of_answer(message.text, last))
+        turns += [Turn(text=result.text, tool=result.name) for result in message.results]
+    options = run.options
+    return replace(
+        reply,
+        logprobs=last.get("logprobs") if options.logprobs else None,
+        turns=tuple(turns) if options.token_ids else None,
+    )
+
+
+def _load_stopped(tx: Tx, request: RunRequest, named: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], int | None]:
+    """The calls of each message that answers name, and the limit of steps of the run that stopped, if one did."""
+    conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
+    pending = find_pending(tx, conversation)
+    calls = {message_id: calls_of_request(tx, conversation, message_id) for message_id in named}
+    return calls, None if pending is None else pending.run.max_steps
+
+
+def _named_request(answer: Answer) -> str | None:
+    """The id of the message that a decision names in place of a call, empty for the newest; None: it names a call."""
+    if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
+        return answer.call_id
+    return None
+
+
+def _with_calls(answers: Sequence[Answer], calls: Mapping[str, Sequence[str]]) -> Sequence[Answer]:
+    """The answers, in which a decision that names a request is one for each of its calls. Raises: AnswerInvalid."""
+    found: list[Answer] = []
+    for answer in answers:
+        request = _named_request(answer)
+        if request is None or not isinstance(answer, ToolDecision):
+            found.append(answer)
+            continue
+        if not calls[request]:
+            raise AnswerInvalid(
+                "Cannot process approval response: No tool call is currently awaiting approval"
+                f" for {request or 'this agent'}"
+            )
+        found += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in calls[request]]
+    return found

@@ -1,0 +1,291 @@
+"""Origins: who wrote a memory and in answer to what, and what was in the request behind an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import tzinfo
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.facts.values import Episode, Fact, FactChange
+from perdure.core.ids import (
+    AgentId,
+    BlockId,
+    ConversationId,
+    FactId,
+    MessageId,
+    PassageId,
+    RunId,
+    StepId,
+    id_beginning,
+    is_id,
+)
+from perdure.core.nodes import parse_handle
+from perdure.core.text.forms import match_form
+from perdure.core.text.zones import local, zone
+from perdure.domain.archives.passages import page_of_text
+from perdure.domain.facts.graphs import zone_of
+from perdure.library.checks import check_text
+from perdure.library.origins.answers import answer_of, find_message, last_step
+from perdure.library.origins.memory import MemoryOrigins
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
+from perdure.library.parts import AsyncAgentPart
+from perdure.library.runs.steps import load_with_run
+from perdure.library.units import find_conversation, find_run
+from perdure.storage.tx import Tx
+
+REASONS: Mapping[FactChange, str] = {
+    "add": "it was new",
+    "update": "something later said it better or more fully",
+    "supersede": "something later ended it",
+    "delete": "it was deleted",
+    "retract": "its last source was deleted",
+    "restore": "its deletion was taken back",
+    "edit": "a person corrected it",
+    "fade": "it mattered little",
+    "archive": "nothing has used it since it faded",
+    "merge": "several facts said nearly the same",
+    "accept": "a person accepted it",
+}
+"""Change -> why a version was written."""
+
+
+def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None, timezone: str) -> FactOrigin:
+    """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
+    versions = tx.facts.versions(fact_id)
+    last = versions[-1]
+    if agent_id is not None:
+        graph = tx.graphs.find_by_agent(agent_id)
+        if graph is None or graph.id != last.graph_id:
+            raise NotFound("fact", fact_id, hint="it is another agent's")
+    home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
+    names = {one.seq: one.name for one in tx.entities.list_by_seqs(last.graph_id, [last.subject, last.object])}
+    seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
+    return FactOrigin(
+        id=fact_id,
+        text=last.text,
+        subject=names[last.subject],
+        relation=last.relation,
+        object=names[last.object],
+        versions=tuple(_version(one, home) for one in versions),
+        sources=tuple(_source(tx, episode) for episode in tx.episodes.list_by_seqs(last.graph_id, seqs)),
+    )
+
+
+def _version(fact: Fact, home: tzinfo) -> FactVersionText:
+    return FactVersionText(
+        text=fact.text,
+        change=fact.change,
+        reason=REASONS[fact.change],
+        author=str(fact.origin.get("type", "extraction")),
+        model=fact.origin.get("model"),
+        run_id=fact.origin.get("run_id"),
+        step_id=fact.origin.get("step_id"),
+        message_id=fact.origin.get("message_id"),
+        rating=fact.rating,
+        state=fact.state,
+        valid_at=fact.valid_at and local(fact.valid_at, home),
+        invalid_at=fact.invalid_at and local(fact.invalid_at, home),
+        created_at=fact.created_at,
+        expired_at=fact.expired_at,
+    )
+
+
+def _source(tx: Tx, episode: Episode) -> FactSource:
+    """Return an episode with its text, which a message or passage has."""
+    role, name, text, run_id, step_id = None, None, episode.text, None, None
+    if text is None:
+        with suppress(NotFound):  # it was deleted
+            if is_id("message", episode.ref):
+                message = find_message(tx, MessageId(episode.ref))
+                role, name, text = message.role, message.name, message.text
+                run_id, step_id = message.run_id, message.step_id
+            else:
+                text = tx.passages.get(PassageId(episode.ref)).text
+    return FactSource(
+        kind=episode.kind,
+        id=episode.ref,
+        episode_id=episode.id,
+        role=role,
+        name=name,
+        trust=episode.trust,
+        at=episode.occurred_at,
+        run_id=run_id,
+        step_id=step_id,
+        text=text,
+    )
+
+
+VERSIONS_MAX = 1_000
+"""Versions of a block that are searched for words."""
+NAMED_MAX = 5
+"""Ids or memories that an error names."""
+RUNS_MAX = 1_000
+"""Runs that the beginning of a message's or step's id may lead to."""
+LINE_CHARS = 80
+
+_LIKE_AN_ID = re.compile(r"(run|step|message|passage|block|fact|entity)-\w*", re.ASCII)
+_ID = re.compile(r"(run|step|message|passage|block|fact|entity)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
+
+
+class AsyncWhy(AsyncAgentPart):
+    """Where memories and answers come from; `AsyncAgent` has these methods."""
+
+    async def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        check_text("of", of)
+        return await self._app.ports.store.read(
+            lambda tx: _find_origin(MemoryOrigins(tx, self._agent_id), of.strip(), conversation, self._app)
+        )
+
+    async def find_answer(self, of: str) -> AnswerOrigin:
+        """The origin of an answer. Raises: as `why`; NotFound: the id is of a memory."""
+        origin = await self.why(of)
+        if isinstance(origin, AnswerOrigin):
+            return origin
+        raise NotFound("answer", of, hint="that is a memory")
+
+    async def find_id(self, start: str, *kinds: str) -> str:
+        """The whole id that begins with `start` and is of one of these kinds; a step's leads to its run.
+
+        Raises: NotFound; InvalidInput: several begin so, or it is of another kind.
+        """
+        check_text("id", start)
+        return await self._ports.store.read(_find_id, start.strip(), kinds)
+
+
+def is_id_start(text: str) -> bool:
+    """Whether a text has the form of an id, or of the beginning of one."""
+    return _ID.fullmatch(text.strip()) is not None
+
+
+def resolve_id(tx: Tx, start: str) -> str:
+    """The whole id of a run, step, message, passage, block, fact or entity that begins with `start`. Raises: NotFound;
+    InvalidInput: several do, or `start` is too short."""
+    kind, _, digits = start.partition("-")
+    if is_id(kind, start):
+        return start
+    found = list(tx.id_starts.list(start, limit=NAMED_MAX))
+    if kind in ("message", "step"):  # the ids of a run's own differ from the run's in some digits
+        run_ids = tx.id_starts.list(f"run-___{digits[3:]}", limit=RUNS_MAX)
+        if len(run_ids) == RUNS_MAX:
+            raise InvalidInput(f"{start!r} is the beginning of many ids: give more of it")
+        ids = [id_beginning(start, RunId(run_id)) for run_id in run_ids]
+        if kind == "message":
+            found += tx.messages.find_existing([MessageId(one) for one in ids])
+        for step_id in ids if kind == "step" else ():
+            with suppress(NotFound):
+                found.append(tx.steps.get(StepId(step_id)).id)
+    found = list(dict.fromkeys(found))
+    if not found:
+        raise NotFound(kind, start)
+    if len(found) > 1:
+        named = ", ".join(sorted(found)[:NAMED_MAX])
+        raise InvalidInput(f"{start!r} is the beginning of several ids: {named}; give more of it")
+    return found[0]
+
+
+def _find_id(tx: Tx, start: str, kinds: Sequence[str]) -> str:
+    """The whole id of one of these kinds; a step's leads to its run. Raises: NotFound, InvalidInput."""
+    if _ID.fullmatch(start) is None:
+        raise NotFound(kinds[0], start)
+    id_ = resolve_id(tx, start)
+    kind = id_.partition("-")[0]
+    if kind == "step" and "run" in kinds:
+        return load_with_run(tx, StepId(id_))[0].id
+    if kind not in kinds:
+        raise InvalidInput(f"{start!r} is the id of a {kind}: give one of a {' or '.join(kinds)}")
+    return id_
+
+
+# --- what a name stands for
+
+
+def _find_origin(origins: MemoryOrigins, of: str, conversation: ConversationId | None, app: App) -> Origin:
+    """The origin of what an id, a handle or a text names. Raises: InvalidInput, NotFound."""
+    tx, agent_id = origins.tx, origins.agent_id
+    if (match := _ID.fullmatch(of)) is not None and (match[3] is None or match[1] == "block"):
+        return _find_by_id(origins, resolve_id(tx, f"{match[1]}-{match[2]}"), match[3], app)
+    if agent_id is None:
+        raise InvalidInput(
+            f"{of!r:.{LINE_CHARS}} is no id of a run, step, message, passage, block or fact: those that are printed"
+            " begin so; name an agent to look for words or a summary"
+        )
+    tx.agents.model(agent_id)
+    handle = parse_handle(of)
+    if handle is not None and handle.kind == "node":
+        found = find_conversation(tx, agent_id, conversation)
+        nodes = tx.nodes.list_by_seqs(agent_id, found.seq, [handle.first])
+        if not nodes:
+            raise NotFound("summary", of, hint="the conversation has none of this number")
+        return origins.of_summary(found, nodes[0])
+    return _find_by_text(origins, agent_id, of)
+
+
+def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) -> Origin:
+    """The origin of the thing with this id. Raises: NotFound."""
+    tx, agent_id = origins.tx, origins.agent_id
+    match id_.partition("-")[0]:
+        case "block":
+            block = tx.blocks.get(BlockId(id_))
+            whole = origins.of_block(block)
+            return whole if line is None else origins.of_line(block, int(line) - 1)
+        case "passage":
+            return origins.of_passage(tx.passages.get(PassageId(id_)))
+        case "fact":
+            return origin_of_fact(tx, FactId(id_), agent_id, app.ports.settings.timezone)
+        case "entity":
+            raise InvalidInput(f"{id_} is an entity: give the id of a fact about it")
+        case "step":
+            run, step = load_with_run(tx, StepId(id_))
+        case "run":
+            run = find_run(tx, RunId(id_), None)
+            step = last_step(tx, run)
+        case _:
+            message = find_message(tx, MessageId(id_))
+            if message.step_id is not None:
+                run, step = load_with_run(tx, message.step_id)
+            elif message.run_id is not None:
+                run = tx.runs.get(message.run_id)
+                step = last_step(tx, run)
+            else:
+                raise NotFound("answer to this message", id_, hint="it was imported, and is in no run")
+    origins.check_owner(run.key.agent_id, id_.partition("-")[0], id_)
+    return answer_of(tx, run, step, app.models, app.ports.counter)
+
+
+def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origin:
+    """The origin of the agent's only memory that holds a text: a line of a block, a passage, or a line that a block had
+    once. Raises: NotFound; InvalidInput: several do."""
+    tx = origins.tx
+    blocks = tx.blocks.list_by_agent(agent_id)
+    lines = [
+        (block, place, line) for block in blocks for place, line in enumerate(block.value.split("\n")) if line.strip()
+    ]
+    exact = [found for found in lines if found[2].strip() == text]
+    held = exact or [found for found in lines if match_form(text) in match_form(found[2])]
+    archives = tx.archives.list_by_agent(agent_id)
+    passages = [one for archive in archives for one in page_of_text(tx, archive.id, text, limit=NAMED_MAX + 1)]
+    if (not exact and len(held) + len(passages) > 1) or len(exact) > 1:
+        named = [f"{block.id}:{place + 1}" for block, place, _ in held] + [passage.id for passage in passages]
+        more = " and more" if len(named) > NAMED_MAX else ""
+        raise InvalidInput(
+            f"several memories hold {text!r:.{LINE_CHARS}}: {', '.join(named[:NAMED_MAX])}{more}; give one of these ids"
+        )
+    if held:
+        return origins.of_line(held[0][0], held[0][1])
+    if passages:
+        return origins.of_passage(passages[0])
+    for block in blocks:
+        for version in tx.blocks.versions(block.id, limit=VERSIONS_MAX):
+            old = version.value.split("\n")
+            place = next((place for place, line in enumerate(old) if match_form(text) in match_form(line)), None)
+            if place is not None:
+                return origins.of_line(block, place, version.version)
+    if match := _LIKE_AN_ID.fullmatch(text):
+        raise NotFound(match[1], text, hint="give at least its first four digits, as they are printed")
+    raise NotFound("memory with the text", text, hint="no block, version or passage of the agent holds it")

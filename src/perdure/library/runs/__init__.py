@@ -1,0 +1,1 @@
+"""Runs, their steps, replays and batches."""

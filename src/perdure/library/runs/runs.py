@@ -1,0 +1,210 @@
+"""The runs of an agent, or of all: what became of messages, step by step; following one, and stopping it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from perdure.core.agents import Agent
+from perdure.core.errors import Conflict, NotFound
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
+from perdure.core.messages import Message
+from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
+from perdure.domain.conversations.spans import Span, spans_of
+from perdure.domain.conversations.units import join_batches
+from perdure.library.checks import Page, check_limit, check_number
+from perdure.library.parts import reads, writes
+from perdure.library.runs.replays import AsyncReplays
+from perdure.library.units import find_conversation, find_run, list_run_messages
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
+
+UNENDED_MAX = 1_000
+"""Runs of an agent that are cancelled at a time."""
+
+
+class AsyncRuns(AsyncReplays):
+    """The runs of an agent, or of all; `AsyncAgent` has these methods. The run of another agent is not found."""
+
+    async def runs(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        statuses: Sequence[RunStatus] = (),
+        limit: int = 20,
+        before: RunId | None = None,
+    ) -> Sequence[Run]:
+        """A page of the agent's runs, newest first, of one conversation or of all, in any of these statuses.
+
+        Args:
+            before: the last run of the page before.
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+        where = RunFilter(agent_ids=(self.id,), conversation_id=conversation, statuses=tuple(statuses))
+        return await self.page_of_runs(where, Page(limit, ascending=False, after=before))
+
+    @reads
+    def page_of_runs(self, tx: Tx, where: RunFilter, page: Page) -> Sequence[Run]:
+        """A page of runs. Raises: NotFound: the page begins at no run of these agents."""
+
+        def cursor(run_id: str | None) -> Run | None:
+            run = None if run_id is None else tx.runs.get(RunId(run_id), hidden=True)
+            if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
+                raise NotFound("run", run.id)
+            return run
+
+        after, before = cursor(page.after), cursor(page.before)
+        return tx.runs.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
+
+    async def run(self, run_id: RunId) -> Run:
+        """A run of this agent. Raises: NotFound, also for another agent's."""
+        return await self._ports.store.read(find_run, run_id, self._agent_id)
+
+    async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
+        async for sent in self.follow_run(await self.run(run_id), after=after):
+            yield sent
+
+    def follow_run(self, run: Run, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of a run with a number above `after`, until it has ended, and previews."""
+        check_number("after", after)
+        return self._app.runner.follow(run, after=after)
+
+    async def cancel(self, run_id: RunId) -> Run:
+        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
+        given up. Raises: NotFound, StoreError."""
+        if self._agent_id is not None:
+            await self.run(run_id)
+        return await self._app.runner.cancel(run_id)
+
+    async def cancel_all(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        whole_agent: bool = False,
+        run_ids: Collection[RunId] | None = None,
+    ) -> Sequence[Run]:
+        """Ask all runs of a conversation (None: the agent's first) that have not ended to stop, or those that have
+        stopped at calls; the runs as they then stand.
+
+        Args:
+            whole_agent: the runs of all conversations of the agent.
+            run_ids: these runs of the agent instead, also those that have ended.
+        Raises: InvalidInput, NotFound, StoreError.
+        """
+
+        def read(tx: Tx) -> Sequence[Run]:
+            if self._agent_id is not None and (whole_agent or run_ids is not None):
+                tx.agents.model(self._agent_id)
+                if run_ids is not None:
+                    return [find_run(tx, run_id, self._agent_id) for run_id in dict.fromkeys(run_ids)]
+                return _list_unended(tx, self._agent_id, None)
+            found = find_conversation(tx, self._agent_id, conversation)
+            return _list_unended(tx, found.agent_id, found.seq)
+
+        return [await self._app.runner.cancel(run.id) for run in await self._ports.store.read(read)]
+
+    @reads
+    def find_resumable(
+        self,
+        tx: Tx,
+        conversation: ConversationId | None,
+        *,
+        run_id: RunId | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run | None:
+        """The run of a conversation with this id, or else this key, or else the one that is under way; None: there is
+        none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
+        line = find_conversation(tx, self._agent_id, conversation)
+        if run_id is not None:
+            run = tx.runs.get(run_id)
+            if (run.key.agent_id, run.conversation_seq) != (line.agent_id, line.seq):
+                raise NotFound("run", run.id)
+            return run
+        if idempotency_key is not None:
+            known = tx.runs.find_by_key(line.agent_id, line.seq, idempotency_key)
+            return None if known is None else known[0]
+        return next((run for run in _list_unended(tx, line.agent_id, line.seq) if not run.ended), None)
+
+    async def messages_of_run(
+        self, run_id: RunId, page: Page, show: Callable[[Run, Message], Sequence[T]], *, id_of: Callable[[T], str]
+    ) -> Sequence[T]:
+        """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
+        reset included; what it makes of one message is not split. Raises: NotFound."""
+
+        def read(tx: Tx) -> Sequence[Sequence[T]]:
+            run = tx.runs.get(run_id)
+            shown = (show(run, message) for message in join_batches(list_run_messages(tx, run)))
+            return page.select(list(filter(None, shown)), kind="message", id_of=lambda parts: id_of(parts[0]))
+
+        return page.flatten(await self._ports.store.read(read))
+
+    @writes
+    def hide_run(self, tx: Tx, run_id: RunId) -> Run:
+        """Hide a run from lists and look-ups, and return it; its messages stay in the history. Raises: NotFound;
+        Conflict: it has not ended, or waits for an answer."""
+        run = tx.runs.get(run_id)
+        line = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+        if not run.ended or line.pending_run_seq == run.key.seq:
+            raise Conflict(f"{run_id} has not ended: cancel it first")
+        tx.runs.hide(run.key)
+        return run
+
+    @reads
+    def steps_of_run(self, tx: Tx, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step], Agent]:
+        """The run, a page of its steps, and its agent. Raises: NotFound."""
+        run, steps = _load_steps(tx, run_id)
+        selected = page.select(steps, kind="step", id_of=lambda step: step.id)
+        return run, selected, tx.agents.get(run.key.agent_id)
+
+    async def usage_of_run(self, run_id: RunId) -> Usage:
+        """What the run has cost so far. Raises: NotFound."""
+        run, steps = await self._ports.store.read(_load_steps, run_id)
+        return run.usage if run.ended else sum((step.usage for step in steps), Usage())
+
+    @reads
+    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Span]]:
+        """The run, and its time line: the run, its model calls and tool calls, by their starts. Raises: NotFound."""
+        run = tx.runs.get(run_id)
+        steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)
+        began = {call_id: at for call_id, (at, _) in starts.items()}
+        return run, spans_of(run, steps, list_run_messages(tx, run), began)
+
+    @reads
+    def tools_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[ToolId]]:
+        """The run, and the tools whose results it holds, each once; a tool that is deleted has no id. Raises:
+        NotFound."""
+        run = tx.runs.get(run_id)
+        names = dict.fromkeys(result.name for message in list_run_messages(tx, run) for result in message.results)
+        tools = [tx.tools.find_by_name(name) for name in names]
+        return run, [tool.id for tool in tools if tool is not None]
+
+    @property
+    def stream_retention(self) -> timedelta:
+        """How long the deltas of a background run are stored."""
+        return timedelta(seconds=self._ports.settings.keep_deltas_s)
+
+    def keeps_stream(self, run: Run) -> bool:
+        """Whether the deltas of a background run are still stored."""
+        return run.created_at >= self._ports.clock.now() - self.stream_retention
+
+
+def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Run]:
+    """The runs that have not ended, then those that have stopped at calls which wait for somebody."""
+    where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
+    stopped = [
+        tx.runs.get_by_key(RunKey(agent_id, line.pending_run_seq))
+        for line in tx.conversations.list_pending(agent_id, limit=UNENDED_MAX)
+        if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
+    ]
+    return [*tx.runs.page(where, limit=UNENDED_MAX), *stopped]
+
+
+def _load_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
+    """The run and its steps. Raises: NotFound."""
+    run = tx.runs.get(run_id)
+    return run, tx.steps.list_by_run(run.key)

@@ -1,1 +1,0 @@
-"""Folders, their files and uploads."""

@@ -1,1 +1,0 @@
-"""The operations on groups of agents."""

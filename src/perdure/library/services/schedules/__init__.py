@@ -1,1 +1,0 @@
-"""Schedules, and events that wake agents."""

@@ -1,0 +1,88 @@
+"""What the server, the pages and the CLI reach in a store, beside what the library offers to programs.
+
+Every noun of the store is an attribute (`library.runs`), and what has an id is reached by it, without a query
+(`library.agent_of(id)`): what is done with it raises NotFound if it is not there.
+"""
+
+from __future__ import annotations
+
+from perdure.app import App
+from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId, GroupId
+from perdure.library.agent import AsyncAgentById
+from perdure.library.agents import AllAgents
+from perdure.library.archives import AsyncArchiveById
+from perdure.library.facts.facts import AsyncFacts
+from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
+from perdure.library.groups.companions import AsyncCompanion
+from perdure.library.groups.groups import AsyncGroupById
+from perdure.library.identities import AllIdentities
+from perdure.library.messages.approval import AsyncApproval
+from perdure.library.messages.conversations import AsyncConversations
+from perdure.library.messages.history import AsyncHistory
+from perdure.library.origins.why import AsyncWhy
+from perdure.library.passages import AsyncPassages
+from perdure.library.prompts import Prompts
+from perdure.library.providers import AllProviders, ModelHandles
+from perdure.library.runs.jobs import Jobs
+from perdure.library.runs.runs import AsyncRuns
+from perdure.library.runs.steps import AsyncSteps
+from perdure.library.schedules import AsyncSchedules
+from perdure.library.search import AsyncSearch
+from perdure.library.tools.secrets import SandboxVariables
+from perdure.library.transfer import Transfer
+from perdure.library.upkeep import StoreUpkeep
+
+
+class StoreParts:
+    """The nouns of one store; those that programs use too are properties of `AsyncPerdure`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.agent_files = AsyncAgentFiles(app)
+        self.all_agents = AllAgents(app)
+        self.approvals = AsyncApproval(app)
+        self.companions = AsyncCompanion(app)
+        self.conversations = AsyncConversations(app)
+        self.facts = AsyncFacts(app)
+        self.handles = ModelHandles(app)
+        self.identities = AllIdentities(app)
+        self.jobs = Jobs(app)
+        self.messages = AsyncHistory(app)
+        self.origins = AsyncWhy(app)
+        self.prompts = Prompts(app)
+        self.providers = AllProviders(app)
+        self.runs = AsyncRuns(app)
+        self.sandbox = SandboxVariables(app)
+        self.schedules = AsyncSchedules(app)
+        self.search = AsyncSearch(app)
+        self.steps = AsyncSteps(app)
+        self.transfer = Transfer(app)
+        self.upkeep = StoreUpkeep(app)
+
+    def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
+        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
+
+        Args:
+            agent_id: None: any agent, for what a conversation or run names.
+        """
+        return AsyncAgentById(self._app, agent_id)
+
+    def archive_of(self, archive_id: ArchiveId) -> AsyncArchiveById:
+        """The archive of this id."""
+        return AsyncArchiveById(self._app, archive_id)
+
+    def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
+        """The passages of an archive or agent; what is changed by this can't be undone."""
+        return AsyncPassages(self._app, owner_id)
+
+    def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
+        """The facts of an agent or a graph, which is not looked up."""
+        return AsyncFacts(self._app, owner)
+
+    def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
+        """The folder of this id."""
+        return AsyncFolderById(self._app, folder_id)
+
+    def group_of(self, group_id: GroupId) -> AsyncGroupById:
+        """The group of this id."""
+        return AsyncGroupById(self._app, group_id)

@@ -1,0 +1,153 @@
+"""Archives written as lines of JSON and read again, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.core.errors import InvalidInput
+from perdure.core.facts.copies import AgentCopy
+from perdure.core.forgetting.values import Correction
+from perdure.core.ids import AgentId, ArchiveId, MessageId
+from perdure.core.passages import Archive, Passage
+from perdure.domain.agents.copies import copy_agent, list_forgotten, restore_agent
+from perdure.domain.archives.transfer import (
+    Header,
+    archive_line,
+    import_passages,
+    open_import,
+    parse_line,
+    passage_line,
+)
+from perdure.domain.values import BATCH, batches
+from perdure.library.checks import outside
+from perdure.library.parts import AsyncPart
+from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedArchives:
+    """The result of an import: `archives` took passages, `imported` is how many, `skipped` were there already."""
+
+    archives: tuple[Archive, ...]
+    imported: int
+    skipped: int
+
+
+class Transfer(AsyncPart):
+    """Takes archives, and what agents have of their own, out of a store and into one."""
+
+    async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
+        """What an agent has beside what agent files hold: number of a conversation -> the messages of it in the file.
+
+        Raises: NotFound, StoreError.
+        """
+        return await self._ports.store.read(copy_agent, agent_id, lines)
+
+    async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
+        """What the agent has forgotten, so that no file may hold it. Raises: NotFound, StoreError."""
+        return await self._ports.store.read(list_forgotten, agent_id)
+
+    async def restore_agent(self, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int] = (0,)) -> Sequence[str]:
+        """Give it to an agent that was made of a file, with these conversations; what is left out.
+
+        Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
+        """
+        ids, at = self._ports.ids, self._ports.clock.now()
+        return await self._ports.store.write(restore_agent, agent_id, copy, lines, author=outside(), ids=ids, at=at)
+
+    async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
+        """The archive's header, then its passages, oldest first: a line each, without line ends.
+
+        Raises: NotFound, StoreError.
+        """
+        yield archive_line(await self._ports.store.read(lambda tx: tx.archives.get(archive_id)))
+        after = -1
+        while page := await self._ports.store.read(_passages_after, archive_id, after):
+            for passage in page:
+                yield passage_line(passage)
+            after = page[-1].seq
+
+    async def import_archives(
+        self,
+        lines: Iterable[str],
+        *,
+        into: ArchiveId | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportedArchives:
+        """Store the passages of the lines, in transactions of up to 500; those that are there already are skipped.
+
+        Args:
+            into: the archive that takes everything; by default each header's own, which is made if it is missing.
+            progress: takes how many passages are done.
+        Raises: InvalidInput, as `check_lines`; NotFound, StoreError: what was imported before it stays, and the same
+            import goes on there.
+        """
+        archives: dict[ArchiveId, Archive] = {}
+        archive = None if into is None else await self._ports.store.read(lambda tx: tx.archives.get(into))
+        if archive is not None:
+            archives[archive.id] = archive
+        done = added = 0
+        pending: list[Passage] = []
+
+        async def store() -> None:
+            nonlocal done, added
+            if pending and archive is not None:
+                for batch in batches(pending):
+                    added += await self._ports.store.write(import_passages, archive.id, batch)
+                    done += len(batch)
+                    progress(done)
+                pending.clear()
+
+        for number, line in _parse_lines(lines):
+            if isinstance(line, Passage):
+                if archive is None:
+                    raise _no_archive(number)
+                pending.append(line)
+                if len(pending) == BATCH:
+                    await store()
+            elif into is None:
+                await store()
+                archive = await self._ports.store.write(open_import, line, ArchiveId(self._ports.ids.new("archive")))
+                archives[archive.id] = archive
+        await store()
+        return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
+
+
+def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
+    """How many passages the lines hold, all of them checked; empty lines are passed over.
+
+    Args:
+        headless: the archive is known, so that no header has to come first.
+    Raises: InvalidInput, naming the first line that can't be read, from 1, and why.
+    """
+    count, has_archive = 0, headless
+    for number, line in _parse_lines(lines):
+        if isinstance(line, Header):
+            has_archive = True
+        elif not has_archive:
+            raise _no_archive(number)
+        else:
+            count += 1
+    return count
+
+
+def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Header | Passage]]:
+    """Each line that is not empty, with its number from 1. Raises: InvalidInput, naming the line."""
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            try:
+                line = parse_line(text)
+            except InvalidInput as error:
+                raise InvalidInput(f"line {number}: {error}") from error
+            yield number, line
+
+
+def _no_archive(number: int) -> InvalidInput:
+    return InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
+
+
+def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
+    passages = tx.passages.page(archive_id, limit=BATCH, above=after)
+    writes = {write.ref: write for write in tx.sources.list_by_refs(archive_id, [one.id for one in passages])}
+    return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]
