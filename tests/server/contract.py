@@ -64,7 +64,7 @@ RULES: Mapping[str, str] = {
     "fact_types|facts (is|has)|facts\\.": "types with signatures; settings within limits",
     "network (is|lists|has)": "hosts, at most 100",
     "name: a provider keeps its name": "some names are ours",
-    "body.limit is": "what the block holds has to fit",
+    "body.limit is|body.value: block": "what the block holds has to fit",
     r"conv-\S+ is the agent's first conversation": "that one stays",
     r"entity_types\.": "a JSON schema that an entity can have",
     "tool name .* can't be used": "letters, digits, _ and -",
