@@ -19,7 +19,6 @@ BY_READING = frozenset(
         "engine/facts/extract.py",
         "engine/facts/communities.py",
         "engine/compaction/compact_view.py",
-        "engine/compaction/prepare.py",
         "engine/compaction/revise.py",
         "engine/run/loop.py",
     }
@@ -36,8 +35,7 @@ OTHERWISE = {
     "engine/search/search.py": "a search stores nothing",
     "engine/search/tools.py": "a search stores nothing; the run stores its answer",
     "engine/workers/embedding.py": "a vector is stored for a claim, which ends when its text changes",
-    "library/facts.py": "it has its service extract",
-    "library/services/provenance/sources.py": "a list of sources is summarised by the store, not by a model",
+    "library/origins/sources.py": "a list of sources is summarised by the store, not by a model",
     "context/engines/port.py": "a compressor is code",
     "context/window/summary.py": "extracts by code",
     "context/chat.py": "the caller's own, without a store",

@@ -91,7 +91,7 @@ async def answer_message(
 ) -> Json[Any] | StreamingResponse:
     """Send the messages of the request's body, and answer with the reply or, on request, with a stream of it.
 
-    Raises: as `MessageService.submit`; nothing was stored then.
+    Raises: as `AsyncRequests.send_request`; nothing was stored then.
     """
     library = library_of(request)
     streams: Streams = request.app.state.streams
