@@ -11,13 +11,40 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage, PassageFilter, PassageState, TagMatch
-from perdure.core.text.words import Matches, parse_query
+from perdure.core.text.words import Matches, parse_query, part_clauses
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
 from tests.contracts.messages import WORDS
 
 
+NOTES = ("alpha", "beta", "gamma", "delta", "kappa", "sigma")
+
+
 class PassageContract(Contract):
+    async def test_the_edge_of_a_page_and_the_words_behind_it(self) -> None:
+        """In both directions, and within bounds."""
+        async with self.open_store() as store:
+            archive = await store.write(self.add_archive)
+
+            def add(tx: Tx) -> None:
+                tx.passages.add([self.new_passage(archive.id, f"note {name}") for name in NOTES])
+
+            def look(tx: Tx) -> list[object]:
+                edge = tx.passages.find_edge
+                return [
+                    edge(archive.id, 2, above=None, below=None, newest_first=False),
+                    edge(archive.id, 2, above=None, below=5, newest_first=True),
+                    edge(archive.id, 9, above=None, below=None, newest_first=False),
+                    tx.passages.seqs_with(
+                        archive.id, part_clauses("note delta"), above=None, below=None, newest_first=False, limit=9
+                    ),
+                ]
+
+            await store.write(add)
+            found = await store.read(look)
+
+        assert found == [2, 2, None, [3]]
+
     async def test_a_passage_comes_back_as_it_was_put(self) -> None:
         """Every field survives, whatever characters it holds, and its words find it."""
         async with self.open_store() as store:

@@ -187,8 +187,9 @@ def tools_of_an_mcp_server_have_its_names(user: User) -> None:
     assert {"add", "look"} <= set(names), names
     agent = user.agent(name=name).id
     user.link("tools", "attach", agent, tool.id)
-    (called,) = [one.name for one in client.agents.tools.list(agent) if one.id == tool.id]
-    assert ("tool_return_message", "3") in shown(user.send(agent, order([(called, {"a": 1, "b": 2})])).messages)
+    (listed,) = [one.name for one in client.agents.tools.list(agent) if one.id == tool.id]
+    said = shown(user.send(agent, order([(f"{name}__add", {"a": 1, "b": 2})])).messages)  # as models know it
+    assert listed == "add" and ("tool_return_message", "3") in said, (listed, said)
 
 
 def files_of_a_folder_are_blocks(user: User) -> None:

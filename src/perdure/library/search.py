@@ -259,9 +259,14 @@ def _check_archives(archives: Any) -> None:
 
 def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
     """Both ends in UTC; a date alone as an end is the whole day. Raises: InvalidInput."""
-    first = parse_time(since, timezone=zone) if isinstance(since, str) else utc("since", since)
-    last = parse_time(until, timezone=zone, end=True) if isinstance(until, str) else utc("until", until)
-    return first, last
+    return _moment("since", since, zone), _moment("until", until, zone, end=True)
+
+
+def _moment(name: str, value: Moment, zone: str, *, end: bool = False) -> datetime | None:
+    try:
+        return parse_time(value, timezone=zone, end=end) if isinstance(value, str) else utc(name, value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} is {value!r:.80}: {error}" if isinstance(value, str) else str(error)) from error
 
 
 def _archives(

@@ -10,7 +10,7 @@ from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import Usage
-from tests.providers.pydantic_ai.support import KEY, answer, sse
+from tests.providers.pydantic_ai.support import KEY, answer, asking, sse, two_turns
 from tests.support.http_payloads import Payload
 
 
@@ -132,7 +132,7 @@ async def test_an_empty_answer_is_an_error() -> None:
     head, _, rest = sse("anthropic_text").body.partition(b"event: content_block_start")
     end = rest[rest.index(b"event: message_delta") :]
     with pytest.raises(ModelReplyEmpty) as caught:
-        await answer("anthropic", Payload.sse(head + end))
+        await answer("anthropic", Payload.sse(head + end), asking("anthropic", two_turns()[:1]))
     assert caught.value.exchange is not None
     assert caught.value.usage.input_tokens > 0
 

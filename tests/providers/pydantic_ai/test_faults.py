@@ -148,7 +148,7 @@ def test_bad_values() -> None:
 
 def test_importing_does_not_import_pydantic_ai() -> None:
     program = (
-        "import sys, perdure, perdure.providers.pydantic_ai as p; p.DirectModel(provider='anthropic', model='m');"
+        "import sys, perdure, perdure.providers.pydantic_ai.model as p; p.DirectModel(provider='anthropic', model='m');"
         "print([m for m in sys.modules if m.partition('.')[0] in ('pydantic_ai', 'anthropic', 'openai', 'google')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

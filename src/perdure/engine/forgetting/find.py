@@ -105,8 +105,11 @@ async def scan(
 
 
 def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables with texts of these blocks, archives, files, graphs and agents, each with its owner's id."""
-    return [(table, id_) for kind, id_ in owners for table, one in TEXT_TABLES.items() if one.owners == kind]
+    """The tables with texts of these blocks, archives, files, graphs and agents, in this order, each with its owner's
+    id."""
+    kinds = dict.fromkeys(one.owners for one in TEXT_TABLES.values())
+    own = sorted(owners, key=lambda owner: [*kinds].index(owner[0]))
+    return [(table, id_) for kind, id_ in own for table, one in TEXT_TABLES.items() if one.owners == kind]
 
 
 def _scan_page(

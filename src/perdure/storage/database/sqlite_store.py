@@ -276,4 +276,5 @@ class SqliteStore(Views):
                 f"{self._path}: the disk could not confirm a write, so nobody knows what is on it: check the disk, then"
                 " start anew; until then nothing is written"
             )
+            return self._broken
         return failure

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import RunRequest
 from perdure.library.messages.requests import AsyncRequests
 from perdure.library.sync.parts import AgentPart
 
@@ -16,10 +14,3 @@ class Requests(AgentPart):
     methods."""
 
     _inner: AsyncRequests
-
-    def send_request(self, request: RunRequest) -> Accepted:
-        """The run that answers these messages, or goes on with these answers; from here on it is durable.
-
-        Raises: as `prepare`; EmptyMessage, MessageTooLarge, ConversationBusy, ApprovalPending, IdempotencyMismatch.
-        """
-        return self._portal.run(self._inner.send_request(request))
