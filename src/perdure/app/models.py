@@ -20,11 +20,8 @@ from perdure.settings import Settings
 
 def own_models(settings: Settings) -> OwnModels | None:
     """The models that this process serves itself, of the feature that serves some; None: there is none."""
-    for feature in find_features():
-        if feature.models:
-            own: OwnModels = feature.load(feature.models)(settings)
-            return own
-    return None
+    makers = [feature.load(feature.models) for feature in find_features() if feature.models]
+    return makers[0](settings) if makers else None
 
 
 def model_registry(

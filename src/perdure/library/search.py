@@ -263,10 +263,12 @@ def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, da
 
 
 def _moment(name: str, value: Moment, zone: str, *, end: bool = False) -> datetime | None:
+    if not isinstance(value, str):
+        return utc(name, value)
     try:
-        return parse_time(value, timezone=zone, end=end) if isinstance(value, str) else utc(name, value)
+        return parse_time(value, timezone=zone, end=end)
     except InvalidInput as error:
-        raise InvalidInput(f"{name} is {value!r:.80}: {error}" if isinstance(value, str) else str(error)) from error
+        raise InvalidInput(f"{name} is {value!r:.80}: {error}") from error
 
 
 def _archives(

@@ -126,12 +126,6 @@ class Endpoint:
         return self.entry.name != "openai" or is_openai(self.base_url)
 
 
-class Closable(Protocol):
-    """Connections that models of one provider share."""
-
-    async def aclose(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
     """What a model is built with.
@@ -146,7 +140,7 @@ class ModelSource:
 
     endpoint: Endpoint
     name: str
-    connections: dict[str, Closable] = field(default_factory=dict)
+    connections: dict[str, Any] = field(default_factory=dict)
     traits: Callable[[], ModelTraits] = lambda: NO_TRAITS
     learn: Callable[..., None] = lambda **traits: None
     look: Callable[[], Awaitable[None]] | None = None

@@ -16,7 +16,7 @@ from perdure.providers import choosing
 from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
 from perdure.providers.discovery import Listing, list_models, list_when_loaded, local_providers, may_probe, probe_local
-from perdure.providers.provider import ALIASES, PROVIDERS, Closable, Endpoint, ModelSource
+from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint, ModelSource
 from perdure.providers.traits import NOT_SERVED, LearnedTraits
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ModelRegistry:
         self.trials: dict[str, choosing.Trial] = {}
         """What the models that this process has tried have shown last."""
         self._cache: dict[str, Retrying] = {}
-        self._connections: dict[str, Closable] = {}
+        self._connections: dict[str, Any] = {}
         self._lock = threading.Lock()
         self.choice = choosing.Choice(EXTRACTIVE, choosing.EXTRACTIVE_REASON)
         """The default: the model of agents that name none."""

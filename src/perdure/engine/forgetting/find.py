@@ -105,10 +105,9 @@ async def scan(
 
 
 def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables with texts of these blocks, archives, files, graphs and agents, in this order, each with its owner's
-    id."""
-    kinds = dict.fromkeys(one.owners for one in TEXT_TABLES.values())
-    own = sorted(owners, key=lambda owner: [*kinds].index(owner[0]))
+    """The tables with texts of these blocks, archives, files, graphs and agents, in this order, with their owners."""
+    kinds = [one.owners for one in TEXT_TABLES.values()]
+    own = sorted(owners, key=lambda owner: kinds.index(owner[0]))
     return [(table, id_) for kind, id_ in own for table, one in TEXT_TABLES.items() if one.owners == kind]
 
 

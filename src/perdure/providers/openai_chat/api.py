@@ -27,14 +27,12 @@ class OpenAIApi:
         from perdure.providers.openai_chat.model import OpenAIChat
 
         endpoint = source.endpoint
-        connections = source.connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard))
-        assert isinstance(connections, Connections)
         chat = OpenAIChat(
             model=source.name,
             base_url=endpoint.base_url,
             api_key=source.api_key,
             provider=endpoint.entry.name,
-            connections=connections,
+            connections=source.connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
             reasoning_back=endpoint.entry.reasoning_back,
             traits=source.traits,
             learn=source.learn,
