@@ -16,7 +16,6 @@ from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
 from tests.contracts.messages import WORDS
 
-
 NOTES = ("alpha", "beta", "gamma", "delta", "kappa", "sigma")
 
 
