@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ from perdure.core.blocks import (
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
 from perdure.core.features import find_features
 from perdure.core.ids import ArchiveId, BlockId
-from perdure.core.tools.engine_specs import CHECKPOINT_TOOL
+from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
@@ -293,10 +292,11 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "context_grep": context_grep,
     **SCHEDULE_TOOLS,
     **{
-        name: getattr(feature.load(feature.tools), name)
+        name: function
         for feature in find_features()
         if feature.tools
-        for name in tomllib.loads(feature.tool_file.read_text(encoding="utf-8"))["memory"]
+        for name, function in vars(feature.load(feature.tools)).items()
+        if name in MEMORY_TOOL_SPECS
     },
 }
 """Name -> function `(tx, call, **checked_arguments)`.

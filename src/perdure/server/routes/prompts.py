@@ -288,7 +288,7 @@ async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Libra
     return json_answer(payload)
 
 
-async def _without_results(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
+async def _give_up_calls(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
     """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
     would refuse every message of a client that keeps nothing."""
     given = {answer.call_id for answer in answers}
@@ -309,7 +309,7 @@ async def complete_chat(
     agent = library.agent_of(body.agent_id)
     said, answers = body.contents()
     if said:
-        answers = [*(answers or ()), *await _without_results(library, body.agent_id, answers or ())] or None
+        answers = [*(answers or ()), *await _give_up_calls(library, body.agent_id, answers or ())] or None
     accepted = await agent.send_request(
         RunRequest(
             agent_id=body.agent_id,

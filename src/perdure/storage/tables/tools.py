@@ -196,7 +196,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return None if id_ is None else self.get(ToolId(id_))
 
     def with_own_names(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """The tools, those of MCP servers with their names there, but for names that other tools have."""
+        """The tools; one of an MCP server under its bare name there, unless another tool has that name."""
         sql = (
             "SELECT m.tool_id, m.name FROM mcp_tools m WHERE {keys} AND NOT EXISTS (SELECT 1 FROM tools t"
             " WHERE t.org_id = :org_id AND t.name = m.name)"
