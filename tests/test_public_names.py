@@ -21,7 +21,11 @@ from perdure import library
 HIDDEN = {"app"}
 OF_FRONTS = {"Compacted", "Episode", "Graph", "Pass", "Preview", "Prices", "RunRequest", "Span", "Step", "StepTimes"}
 """What methods return that only the server, the pages and the CLI call."""
-LIBRARY = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
+LIBRARY = [
+    found.name
+    for found in pkgutil.walk_packages(library.__path__, "perdure.library.")
+    if not found.ispkg and not found.name.endswith(".feature_parts")
+]
 
 
 @pytest.mark.parametrize("name", perdure.__all__)

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from perdure.core.ports import Clock, Embedder
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.core.runs import Run, Usage
-    from perdure.core.schedules import Firing, Schedule
     from perdure.core.secrets import Secret
     from perdure.core.tools.rules import (
         ChildTools,
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 
@@ -127,7 +127,7 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
-    "core.schedules": ("Firing", "Schedule"),
+    "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
         "ChildTools", "Conditional", "ContinueLoop", "ExitLoop", "MaxCount", "ParentTool", "RequiredBeforeExit",

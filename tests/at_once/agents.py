@@ -11,8 +11,8 @@ from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.groups.units import NewGroup
-from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.schedules.units import NewSchedule
 from perdure.library.checks import Page
 from perdure.library.facts.episodes import NewEpisode
 from tests.at_once.room import Change, Room, case

@@ -16,7 +16,7 @@ from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep import deleted
 from tests.contracts.base import LATER, Contract, raises
-from tests.contracts.isolation import OTHER_ORG, calls_of, outcome_of, undone
+from tests.contracts.isolation import OTHER_ORG, calls_of, outcome_of, table_of, undone
 from tests.contracts.organisations import Property, fill
 
 TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
@@ -49,7 +49,7 @@ class DeleteContract(Contract):
         calls = [call for call in calls if (call.noun, call.verb) not in TELLS]
 
         def outcome(tx: Tx, call: Any) -> Any:
-            verb = getattr(getattr(tx, call.noun), call.verb)
+            verb = getattr(table_of(tx, call.noun), call.verb)
             bound = inspect.BoundArguments(inspect.signature(verb), dict(call.arguments))
             return without_revisions(outcome_of(lambda: verb(*bound.args, **bound.kwargs)))
 

@@ -9,8 +9,11 @@ that `Values` does not know fails the test.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import itertools
+import pkgutil
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +21,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, PerdureError, StoreError, TooMany
+from perdure.core.features import find_features
 from perdure.core.files import AgentFile
 from perdure.core.ids import OrgId
 from perdure.core.secrets import ORGANISATION
 from perdure.storage.database.sqlite import SqliteDatabase
+from perdure.storage.tables.table import Table
 from perdure.storage.tx import Tx
 from perdure.testing.clock import SequentialIds
 from tests.contracts.base import AT, Contract, raises
@@ -157,12 +162,35 @@ def _verbs() -> Iterator[tuple[str, str, list[inspect.Parameter]]]:
             yield noun, verb, list(inspect.signature(function).parameters.values())[1:]
 
 
+def _feature_tables() -> Iterator[tuple[str, type[Table]]]:
+    """(noun, class) of each table of a feature."""
+    for feature in find_features():
+        for module in pkgutil.walk_packages([str(feature.folder)], f"{feature.package}."):
+            if "tables" in module.name.split("."):
+                for kind in vars(importlib.import_module(module.name)).values():
+                    if isinstance(kind, type) and issubclass(kind, Table) and kind.__module__ == module.name:
+                        yield noun_of(kind.__name__), kind
+
+
+def noun_of(name: str) -> str:
+    """The noun of a class: `GroupTurns` are `group_turns`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+FEATURE_TABLES = dict(_feature_tables())
+
+
+def table_of(tx: Tx, noun: str) -> Any:
+    """The verbs of a noun."""
+    return tx.of(FEATURE_TABLES[noun]) if noun in FEATURE_TABLES else getattr(tx, noun)
+
+
 def verbs() -> Iterator[tuple[str, str, Any]]:
     """(noun, verb, function or property) of all that a transaction can do."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        nouns = vars(Tx(SqliteDatabase(connection)))
-    for noun in sorted(nouns.keys() - {"org_id", "limits", "_db"}):
-        own = {name: one for of in reversed(type(nouns[noun]).__mro__[:-1]) for name, one in vars(of).items()}
+        nouns = {name: type(one) for name, one in vars(Tx(SqliteDatabase(connection))).items()} | FEATURE_TABLES
+    for noun in sorted(nouns.keys() - {"org_id", "limits", "_db", "_of_features"}):
+        own = {name: one for of in reversed(nouns[noun].__mro__[:-1]) for name, one in vars(of).items()}
         for verb, function in own.items():
             if not verb.startswith("_"):
                 yield noun, verb, function
@@ -185,7 +213,7 @@ class _Call:
     def __call__(self, tx: Tx, before: Counter[Row]) -> tuple[Any, Counter[str], list[Row]]:
         """The outcome, how many rows of each table it added, took away or changed, and those of the other."""
         written = writes_of(tx)
-        verb = getattr(getattr(tx, self.noun), self.verb)
+        verb = getattr(table_of(tx, self.noun), self.verb)
         bound = inspect.BoundArguments(inspect.signature(verb), dict(self.arguments))
         outcome = outcome_of(lambda: verb(*bound.args, **bound.kwargs))
         changed: list[Row] = []

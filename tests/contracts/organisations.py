@@ -20,10 +20,11 @@ from perdure.core.models import Exchange, ModelProvider
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
-from perdure.core.schedules import Schedule
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.values import Schedule
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
@@ -301,9 +302,9 @@ def _fill_sources(tx: Tx, agent: Agent, block: Block, message: Message) -> Memor
 def _fill_schedules(contract: Contract, tx: Tx, agent: Agent) -> Schedule:
     """A schedule of the agent that was fired once and is due again, and an older one that ended."""
     old = new_schedule(contract, agent.id)
-    tx.schedules.cancel(tx.schedules.add(old), at=AT)
-    schedule = tx.schedules.add(new_schedule(contract, agent.id, callback=Callback(url="https://example.com")))
-    fired = tx.schedules.advance(schedule, firing_at(AT, reason="a walrus"), next_at=UNTIL, at=AT)
+    tx.of(Schedules).cancel(tx.of(Schedules).add(old), at=AT)
+    schedule = tx.of(Schedules).add(new_schedule(contract, agent.id, callback=Callback(url="https://example.com")))
+    fired = tx.of(Schedules).advance(schedule, firing_at(AT, reason="a walrus"), next_at=UNTIL, at=AT)
     assert fired is not None
     return fired
 

@@ -11,8 +11,9 @@ from perdure.core.errors import NotFound, TooMany
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import Image, Text
 from perdure.core.runs import Callback
-from perdure.core.schedules import Firing, QuietHours, Schedule, ScheduledMessage, Timing
-from perdure.storage.tables.background import schedules as table
+from perdure.features.schedules import tables as table
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.values import Firing, QuietHours, Schedule, ScheduledMessage, Timing
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, UNTIL, Contract, raises
 
@@ -46,9 +47,9 @@ class ScheduleContract(Contract):
             agent, other = [await store.write(self.add_agent) for _ in range(2)]
             wakes = new_schedule(self, agent.id, action="companion")
             says, elsewhere = new_schedule(self, agent.id), new_schedule(self, other.id, action="companion")
-            await store.write(lambda tx: [tx.schedules.add(one) for one in (wakes, says, elsewhere)])
-            await store.write(lambda tx: tx.schedules.cancel_all(agent.id, "companion", at=LATER))
-            found = await store.read(lambda tx: [tx.schedules.get(one.id) for one in (wakes, says, elsewhere)])
+            await store.write(lambda tx: [tx.of(Schedules).add(one) for one in (wakes, says, elsewhere)])
+            await store.write(lambda tx: tx.of(Schedules).cancel_all(agent.id, "companion", at=LATER))
+            found = await store.read(lambda tx: [tx.of(Schedules).get(one.id) for one in (wakes, says, elsewhere)])
 
         assert [(one.status, one.next_at) for one in found] == [("cancelled", None), ("active", AT), ("active", AT)]
         assert found[0].updated_at == LATER
@@ -81,78 +82,78 @@ class ScheduleContract(Contract):
                 form={"include_return_message_types": ["user_message"]},
             )
             once = new_schedule(self, agent.id, timing=Timing(at=UNTIL, starts_at=AT), next_at=UNTIL)
-            added = await store.write(lambda tx: [tx.schedules.add(one) for one in (full, once)])
+            added = await store.write(lambda tx: [tx.of(Schedules).add(one) for one in (full, once)])
 
             assert added == [replace(full, seq=1), replace(once, seq=2)]
-            assert await store.read(lambda tx: [tx.schedules.get(one.id) for one in added]) == added
-            assert await store.read(lambda tx: tx.schedules.get(full.id, agent.id)) == added[0]
-            assert await store.read(lambda tx: tx.schedules.page(agent.id)) == added
-            assert await store.read(lambda tx: tx.schedules.page(None, after=full.id, limit=1)) == added[1:]
-            assert await store.read(lambda tx: tx.schedules.page(None, statuses=("ended",))) == []
-            assert await store.read(lambda tx: tx.schedules.count_active(agent.id)) == 2
-            assert await store.read(lambda tx: tx.schedules.count_active(agent.id, made_by="agent")) == 1
+            assert await store.read(lambda tx: [tx.of(Schedules).get(one.id) for one in added]) == added
+            assert await store.read(lambda tx: tx.of(Schedules).get(full.id, agent.id)) == added[0]
+            assert await store.read(lambda tx: tx.of(Schedules).page(agent.id)) == added
+            assert await store.read(lambda tx: tx.of(Schedules).page(None, after=full.id, limit=1)) == added[1:]
+            assert await store.read(lambda tx: tx.of(Schedules).page(None, statuses=("ended",))) == []
+            assert await store.read(lambda tx: tx.of(Schedules).count_active(agent.id)) == 2
+            assert await store.read(lambda tx: tx.of(Schedules).count_active(agent.id, made_by="agent")) == 1
             with raises(NotFound):
-                await store.read(lambda tx: tx.schedules.get(full.id, AgentId("agent-other")))
+                await store.read(lambda tx: tx.of(Schedules).get(full.id, AgentId("agent-other")))
 
     async def test_a_due_time_is_dealt_with_once(self) -> None:
         """Of many that read the same, one advances the schedule; a second row for the time is impossible."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            schedule = await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id)))
+            schedule = await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id)))
 
             def fire(tx: Tx) -> Schedule | None:
-                return tx.schedules.advance(schedule, firing_at(AT, reason="a\x00"), next_at=AT + HOUR, at=LATER)
+                return tx.of(Schedules).advance(schedule, firing_at(AT, reason="a\x00"), next_at=AT + HOUR, at=LATER)
 
-            assert await store.read(lambda tx: tx.schedules.list_due(at=AT, limit=9)) == [schedule]
+            assert await store.read(lambda tx: tx.of(Schedules).list_due(at=AT, limit=9)) == [schedule]
             advanced = [one for one in await asyncio.gather(*(store.write(fire) for _ in range(8))) if one is not None]
             assert advanced == [replace(schedule, next_at=AT + HOUR, firings=1, updated_at=LATER)]
-            assert await store.read(lambda tx: tx.schedules.list_firings(schedule)) == [
+            assert await store.read(lambda tx: tx.of(Schedules).list_firings(schedule)) == [
                 firing_at(AT, seq=1, reason="a\x00")
             ]
-            assert await store.read(lambda tx: tx.schedules.list_due(at=AT, limit=9)) == []
-            assert await store.read(lambda tx: tx.schedules.next_due(since=AT)) == AT + HOUR
-            assert await store.read(lambda tx: tx.schedules.next_due(since=AT + HOUR)) is None
+            assert await store.read(lambda tx: tx.of(Schedules).list_due(at=AT, limit=9)) == []
+            assert await store.read(lambda tx: tx.of(Schedules).next_due(since=AT)) == AT + HOUR
+            assert await store.read(lambda tx: tx.of(Schedules).next_due(since=AT + HOUR)) is None
 
     async def test_a_schedule_without_a_next_time_has_ended(self) -> None:
         """It is due no more; and cancelling it changes nothing, while one that goes on is cancelled."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first, second = [
-                await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id))) for _ in range(2)
+                await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id))) for _ in range(2)
             ]
             ended = await store.write(
-                lambda tx: tx.schedules.advance(first, firing_at(AT, outcome="missed"), next_at=None, at=LATER)
+                lambda tx: tx.of(Schedules).advance(first, firing_at(AT, outcome="missed"), next_at=None, at=LATER)
             )
 
             assert ended == replace(first, next_at=None, status="ended", updated_at=LATER)
-            assert await store.write(lambda tx: tx.schedules.cancel(ended, at=UNTIL)) == ended
-            cancelled = await store.write(lambda tx: tx.schedules.cancel(second, at=UNTIL))
+            assert await store.write(lambda tx: tx.of(Schedules).cancel(ended, at=UNTIL)) == ended
+            cancelled = await store.write(lambda tx: tx.of(Schedules).cancel(second, at=UNTIL))
             assert cancelled == replace(second, next_at=None, status="cancelled", updated_at=UNTIL)
             assert (
-                await store.write(lambda tx: tx.schedules.advance(second, firing_at(AT), next_at=LATER, at=LATER))
+                await store.write(lambda tx: tx.of(Schedules).advance(second, firing_at(AT), next_at=LATER, at=LATER))
                 is None
             )
-            assert await store.read(lambda tx: tx.schedules.list_due(at=LATER, limit=9)) == []
+            assert await store.read(lambda tx: tx.of(Schedules).list_due(at=LATER, limit=9)) == []
 
     async def test_only_the_newest_firings_are_kept(self) -> None:
         """And a page of them goes on before a number."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            schedule = await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id)))
+            schedule = await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id)))
 
             def fire_all(tx: Tx) -> None:
                 one: Schedule | None = schedule
                 for hour in range(table.FIRINGS_KEPT + 3):
                     assert one is not None
-                    one = tx.schedules.advance(
+                    one = tx.of(Schedules).advance(
                         one, firing_at(AT + hour * HOUR), next_at=AT + (hour + 1) * HOUR, at=LATER
                     )
 
             await store.write(fire_all)
             newest = table.FIRINGS_KEPT + 3
-            kept = await store.read(lambda tx: tx.schedules.list_firings(schedule, limit=9_999))
+            kept = await store.read(lambda tx: tx.of(Schedules).list_firings(schedule, limit=9_999))
             assert [one.seq for one in kept] == list(range(newest, 3, -1))
-            page = await store.read(lambda tx: tx.schedules.list_firings(schedule, limit=2, before_seq=newest))
+            page = await store.read(lambda tx: tx.of(Schedules).list_firings(schedule, limit=2, before_seq=newest))
             assert [one.seq for one in page] == [newest - 1, newest - 2]
 
     async def test_schedules_are_limited_and_deleted(self) -> None:
@@ -162,27 +163,27 @@ class ScheduleContract(Contract):
 
             def add_own(tx: Tx) -> list[Schedule]:
                 count = tx.limits.own_schedules_per_agent
-                return [tx.schedules.add(new_schedule(self, agent.id, made_by="agent")) for _ in range(count)]
+                return [tx.of(Schedules).add(new_schedule(self, agent.id, made_by="agent")) for _ in range(count)]
 
             own = await store.write(add_own)
             with raises(TooMany):
-                await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id, made_by="agent")))
-            await store.write(lambda tx: tx.schedules.cancel(own[0], at=LATER))
-            await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id, made_by="agent")))
-            await store.write(lambda tx: tx.schedules.advance(own[1], firing_at(AT), next_at=AT + HOUR, at=LATER))
-            await store.write(lambda tx: tx.schedules.delete(own[1].id))
+                await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id, made_by="agent")))
+            await store.write(lambda tx: tx.of(Schedules).cancel(own[0], at=LATER))
+            await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id, made_by="agent")))
+            await store.write(lambda tx: tx.of(Schedules).advance(own[1], firing_at(AT), next_at=AT + HOUR, at=LATER))
+            await store.write(lambda tx: tx.of(Schedules).delete(own[1].id))
 
-            assert await store.read(lambda tx: tx.schedules.list_firings(own[1])) == []
+            assert await store.read(lambda tx: tx.of(Schedules).list_firings(own[1])) == []
             with raises(NotFound):
-                await store.write(lambda tx: tx.schedules.delete(own[1].id))
+                await store.write(lambda tx: tx.of(Schedules).delete(own[1].id))
 
             def add_ended(tx: Tx) -> None:
                 for _ in range(table.ENDED_KEPT + 2):
-                    tx.schedules.cancel(tx.schedules.add(new_schedule(self, agent.id)), at=LATER)
-                tx.schedules.add(new_schedule(self, agent.id))
+                    tx.of(Schedules).cancel(tx.of(Schedules).add(new_schedule(self, agent.id)), at=LATER)
+                tx.of(Schedules).add(new_schedule(self, agent.id))
 
             await store.write(add_ended)
-            ended = await store.read(lambda tx: tx.schedules.page(agent.id, statuses=("cancelled",), limit=9_999))
+            ended = await store.read(lambda tx: tx.of(Schedules).page(agent.id, statuses=("cancelled",), limit=9_999))
             assert len(ended) == table.ENDED_KEPT
             assert own[0].id not in [one.id for one in ended]
 
@@ -190,12 +191,12 @@ class ScheduleContract(Contract):
         """From the first step on, and no row of them stays."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            schedule = await store.write(lambda tx: tx.schedules.add(new_schedule(self, agent.id)))
+            schedule = await store.write(lambda tx: tx.of(Schedules).add(new_schedule(self, agent.id)))
             await store.write(lambda tx: tx.agents.delete(agent.id))
 
-            assert await store.read(lambda tx: tx.schedules.list_due(at=LATER, limit=9)) == []
-            assert await store.read(lambda tx: tx.schedules.next_due(since=AT - HOUR)) is None
+            assert await store.read(lambda tx: tx.of(Schedules).list_due(at=LATER, limit=9)) == []
+            assert await store.read(lambda tx: tx.of(Schedules).next_due(since=AT - HOUR)) is None
             assert (
-                await store.write(lambda tx: tx.schedules.advance(schedule, firing_at(AT), next_at=LATER, at=LATER))
+                await store.write(lambda tx: tx.of(Schedules).advance(schedule, firing_at(AT), next_at=LATER, at=LATER))
                 is None
             )

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import ScheduleInvalid, TimeZoneUnknown
-from perdure.core.schedules import (
+from perdure.core.text.zones import zone
+from perdure.features.schedules.values import (
     QuietHours,
     Timing,
     check_timing,
@@ -23,7 +24,6 @@ from perdure.core.schedules import (
     parse_quiet,
     plan_due,
 )
-from perdure.core.text.zones import zone
 from tests.support.due_times import Dealt, slow_due_times, slow_policy
 
 NOW = datetime(2026, 3, 7, 12, tzinfo=UTC)

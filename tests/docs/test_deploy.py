@@ -16,7 +16,7 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no types
 
-from perdure.cli.root import VERBS
+from perdure.cli.root import verbs
 from perdure.providers.provider import PROVIDERS
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
@@ -115,7 +115,7 @@ def test_every_command_exists() -> None:
         [Path(word).name if place == 0 else word for place, word in enumerate(shlex.split(start[1]))],
     ]
 
-    assert all(program == "perdure" and command in VERBS for program, command in words)
+    assert all(program == "perdure" and command in verbs() for program, command in words)
 
 
 async def test_probes_are_answered(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from perdure import (
 from perdure.core.messages import Text
 from perdure.core.tools.rules import RequiresApproval
 from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.engine.schedules import worker as worker_module
+from perdure.features.schedules import worker as worker_module
+from perdure.features.schedules.worker import ScheduleWorker
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -54,7 +55,7 @@ async def opened(
 
 async def fire(perdure: AsyncPerdure) -> int:
     """Fire what is due, and wait for its runs."""
-    count = await perdure.app.schedules.fire_due()
+    count = await perdure.app.service(ScheduleWorker).fire_due()
     while drivers := list(perdure.app.runner._drivers.values()):
         await asyncio.wait(drivers)
     return count
@@ -218,17 +219,17 @@ async def test_a_process_without_the_model_leaves_it_to_others_for_a_while() -> 
             store=store, clock=clock, models={}, settings=Settings(schedules="off", embedding="none")
         )
         try:
-            assert await other.app.schedules.fire_due() == 0
+            assert await other.app.service(ScheduleWorker).fire_due() == 0
             assert await outcomes(agent, made.id) == []
             assert await fire(perdure) == 1
             clock.advance(HOUR)
-            assert await other.app.schedules.fire_due() == 0
+            assert await other.app.service(ScheduleWorker).fire_due() == 0
             clock.advance(400)
-            assert await other.app.schedules.fire_due() == 1
+            assert await other.app.service(ScheduleWorker).fire_due() == 1
             assert await outcomes(agent, made.id) == [("fired", 0), ("failed", 0)]
             assert MODEL in (await agent.schedules.firings(made.id))[0].reason
         finally:
-            await other.app.schedules.close()
+            await other.app.service(ScheduleWorker).close()
             await other.app.runner.close()
 
 
@@ -458,12 +459,12 @@ async def test_a_schedule_wakes_a_companion(tmp_path: Path) -> None:
         made = await agent.schedules.create(every="1h", companion=True)
         await agent.send("I like tea.")
         clock.advance(HOUR)
-        await perdure.app.schedules.fire_due()
+        await perdure.app.service(ScheduleWorker).fire_due()
         async with asyncio.timeout(20):
             while not (passes := [one for one in await agent.companion.passes() if one.outcome]):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         clock.advance(HOUR)
-        await perdure.app.schedules.fire_due()
+        await perdure.app.service(ScheduleWorker).fire_due()
 
         assert [(one.cause, one.outcome) for one in passes] == [("schedule", "finished")]
         assert await outcomes(agent, made.id) == [("fired", 0), ("nothing_new", 0)]

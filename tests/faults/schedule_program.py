@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure import AsyncPerdure, Settings
-from perdure.engine.schedules import worker
+from perdure.features.schedules import worker
 from perdure.testing import ScriptedModel, says
 from tests.support.stores import SECRET_KEY
 

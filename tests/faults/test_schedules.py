@@ -22,7 +22,9 @@ import pytest
 from perdure import AsyncPerdure, Schedule
 from perdure.core.ids import ScheduleId
 from perdure.core.messages import Text
-from perdure.core.schedules import QuietHours, ScheduledMessage, Timing, due_times
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.values import QuietHours, ScheduledMessage, Timing, due_times
+from perdure.features.schedules.worker import ScheduleWorker
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, SequentialIds
 from tests.faults.children import SRC, Child
@@ -105,7 +107,7 @@ async def store_schedules(perdure: AsyncPerdure, found: Sequence[Timing], agents
                 created_at=timing.starts_at,
                 updated_at=timing.starts_at,
             )
-            made.append(tx.schedules.add(schedule))
+            made.append(tx.of(Schedules).add(schedule))
         return made
 
     return await perdure.app.store.write(add_all)
@@ -125,7 +127,7 @@ async def check(perdure: AsyncPerdure, schedules: Sequence[Schedule], looks: Seq
                 after = page[-1].seq
         for schedule in schedules:
             timing = schedule.timing
-            rows = tx.schedules.list_firings(schedule, limit=10_000)[::-1]
+            rows = tx.of(Schedules).list_firings(schedule, limit=10_000)[::-1]
             expected = slow_policy(
                 slow_due_times(timing, until=max(looks)),
                 looks,
@@ -176,7 +178,7 @@ async def test_two_engines_fire_each_due_time_as_its_policy_says(tmp_path: Path,
         shares = [0, 0]
         for moment in looks:
             clock.advance((moment - clock.now()).total_seconds())
-            while any(counts := await asyncio.gather(*(one.app.schedules.fire_due() for one in engines))):
+            while any(counts := await asyncio.gather(*(one.app.service(ScheduleWorker).fire_due() for one in engines))):
                 shares = [share + count for share, count in zip(shares, counts, strict=True)]
         await settle(engines[0])
 
@@ -249,4 +251,4 @@ async def test_killed_processes_fire_each_due_time_as_its_policy_says(tmp_path: 
 
 async def count_due(perdure: AsyncPerdure, moment: datetime) -> int:
     """How many schedules are due."""
-    return await perdure.app.store.read(lambda tx: len(tx.schedules.list_due(at=moment, limit=10_000)))
+    return await perdure.app.store.read(lambda tx: len(tx.of(Schedules).list_due(at=moment, limit=10_000)))

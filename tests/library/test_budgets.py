@@ -21,6 +21,7 @@ from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import left_of
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.schedules.worker import ScheduleWorker
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -241,7 +242,7 @@ async def test_a_schedules_message_is_measured_when_it_is_made() -> None:
         agent = await perdure.create_agent("ann", settings={"limits": {"message_chars": 20}})
         made = await agent.schedules.create("x" * 20, every="1h")
         clock.advance(3_601)
-        await perdure.app.schedules.fire_due()
+        await perdure.app.service(ScheduleWorker).fire_due()
 
         assert [one.outcome for one in await agent.schedules.firings(made.id)] == ["fired"]
 

@@ -15,10 +15,11 @@ from perdure.core.access.values import LOCAL
 from perdure.core.errors import Conflict, SecretUnreadable
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
-from perdure.domain.schedules import NewSchedule
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.engine.run.run_request import NewMessage
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.units import NewSchedule
 from perdure.library.access import Access
 from perdure.library.providers import ProviderFields
 from perdure.library.tools.secrets import rotate_store
@@ -72,7 +73,7 @@ async def values_of(library: AsyncPerdure) -> list[str]:
     def read(tx):  # type: ignore[no-untyped-def]
         (provider,), (server,) = tx.providers.list(), tx.mcp.list()
         secrets = [open_secret(tx, one, cipher=cipher) for one in tx.secrets.list("")]
-        (schedule,) = tx.schedules.page(agent.id)
+        (schedule,) = tx.of(Schedules).page(agent.id)
         assert open_callback(schedule.callback, cipher).url == "https://a.example/?key=called"
         return [*secrets, cipher.decrypt(provider.sealed, bound_to=provider.binding).decode(), server.id]
 

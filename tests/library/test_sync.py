@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
+from perdure.core.features import find_features
 from perdure.library.tools.mcp import AsyncMcp
 from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
@@ -170,7 +171,7 @@ class Shelves:
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
     """The generated files, formatted."""
-    return generator.formatted(generator.generate())
+    return generator.formatted(generator.generate(features=find_features()))
 
 
 def test_the_plain_calls_are_current(files: dict[str, str]) -> None:
@@ -181,20 +182,23 @@ def test_the_plain_calls_are_current(files: dict[str, str]) -> None:
 def test_what_is_stale_is_named_and_written(files: dict[str, str], tmp_path: Path) -> None:
     """A file that is missing, one with another text, and one too many."""
     generator.write(files, tmp_path)
-    (tmp_path / "blocks.py").unlink()
-    (tmp_path / "agent.py").write_text(files["agent.py"].replace("limit: int = 10", "limit: int = 9"))
-    (tmp_path / "shelves.py").touch()
+    (tmp_path / "library/sync/blocks.py").unlink()
+    other = files["library/sync/agent.py"].replace("limit: int = 10", "limit: int = 9")
+    (tmp_path / "library/sync/agent.py").write_text(other)
+    (tmp_path / "library/sync/shelves.py").touch()
 
-    assert generator.stale(files, tmp_path) == ["agent.py", "blocks.py", "shelves.py"]
-    assert generator.write(files, tmp_path) == ["agent.py", "blocks.py", "shelves.py"]
+    changed = [f"library/sync/{name}.py" for name in ("agent", "blocks", "shelves")]
+    assert generator.stale(files, tmp_path) == changed
+    assert generator.write(files, tmp_path) == changed
     assert generator.stale(files, tmp_path) == []
 
 
 def test_a_module_becomes_its_twin(tmp_path: Path) -> None:
     """Arguments, docstrings and attributes stay; objects with coroutines become objects with plain calls."""
-    (tmp_path / "shelves.py").write_text(ASYNC_MODULE)
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/shelves.py").write_text(ASYNC_MODULE)
 
-    assert generator.formatted(generator.generate(tmp_path))["shelves.py"] == SYNC_MODULE.lstrip()
+    assert generator.formatted(generator.generate(tmp_path))["library/sync/shelves.py"] == SYNC_MODULE.lstrip()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +214,9 @@ def test_a_module_becomes_its_twin(tmp_path: Path) -> None:
 )
 def test_what_has_no_rule_is_refused(tmp_path: Path, method: str, problem: str) -> None:
     """A wrong twin would be found by a user only."""
-    (tmp_path / "shelves.py").write_text(f'class AsyncShelf:\n    """A shelf."""\n\n{textwrap.indent(method, "    ")}')
+    (tmp_path / "library").mkdir()
+    text = f'class AsyncShelf:\n    """A shelf."""\n\n{textwrap.indent(method, "    ")}'
+    (tmp_path / "library/shelves.py").write_text(text)
 
     with pytest.raises(generator.Unsupported, match=problem):
         generator.generate(tmp_path)

@@ -29,7 +29,6 @@ from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.provenance.sources import parse_source
-from perdure.core.schedules import parse_duration, parse_moment, parse_quiet
 from perdure.core.secrets import SecretMask
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
@@ -52,6 +51,7 @@ from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in

@@ -12,6 +12,7 @@ import pytest
 from perdure import AsyncPerdure, Settings
 from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
+from perdure.features.schedules.worker import ScheduleWorker
 from perdure.library.access import LAST_WRITES_S, Access, remove_organisation
 from perdure.library.organisations import OrganisationGone, Organisations
 from perdure.library.providers import ProviderFields
@@ -103,7 +104,7 @@ async def test_schedules_count_for_no_key() -> None:
             clock.advance(3_601)
             async with asyncio.timeout(10):
                 while not (runs := await agent.runs()):
-                    acme.app.schedules.wake()
+                    acme.app.service(ScheduleWorker).wake()
                     await asyncio.sleep(0.01)
         await app.state.gate.close()
 

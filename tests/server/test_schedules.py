@@ -10,8 +10,8 @@ from letta_client.types.agents.schedule_retrieve_response import ScheduleRetriev
 
 from perdure.core.ids import AgentId
 from perdure.core.messages import Text
-from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.run_request import NewMessage
+from perdure.features.schedules.units import NewSchedule
 from tests.server.routed import Routed, new_agent, routed
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import tests.contracts
-from tests.contracts.isolation import verbs
+from tests.contracts.isolation import noun_of, verbs
 
 FOLDER = Path(tests.contracts.__file__).parent
 NO_CASES = frozenset({"organisations.py", "isolation.py", "isolation_values.py"})
@@ -14,17 +14,19 @@ NO_CASES = frozenset({"organisations.py", "isolation.py", "isolation_values.py"}
 
 
 def used(folder: Path) -> set[tuple[str, str]]:
-    """(noun, verb) of every `tx.noun.verb` in the cases."""
-    return {
-        (node.value.attr, node.attr)
-        for path in folder.glob("*.py")
-        if path.name not in NO_CASES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Attribute)
-        and isinstance(node.value.value, ast.Name)
-        and node.value.value.id == "tx"
-    }
+    """(noun, verb) of every `tx.noun.verb` and `tx.of(Noun).verb` in the cases."""
+    found = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse("" if path.name in NO_CASES else path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Attribute(attr=verb, value=ast.Attribute(attr=noun, value=ast.Name(id="tx"))):
+                    found.add((noun, verb))
+                case ast.Attribute(
+                    attr=verb,
+                    value=ast.Call(func=ast.Attribute(attr="of", value=ast.Name(id="tx")), args=[ast.Name(id=kind)]),
+                ):
+                    found.add((noun_of(kind), verb))
+    return found
 
 
 def test_every_verb_has_a_case() -> None:

@@ -1,4 +1,4 @@
-"""What is due when, found the slow way: by a look at each minute. The judge of `perdure.core.schedules`."""
+"""What is due when, found the slow way: by a look at each minute. The judge of `perdure.features.schedules.values`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from perdure.core.schedules import Missed, QuietHours, Timing
+from perdure.features.schedules.values import Missed, QuietHours, Timing
 
 MINUTE = timedelta(minutes=1)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
@@ -38,6 +38,7 @@ from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of, price_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
+from perdure.core.features import find_features
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
@@ -61,7 +62,6 @@ from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
-from perdure.engine.schedules.worker import ScheduleWorker
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
@@ -111,6 +111,18 @@ logging.getLogger("perdure").addHandler(logging.NullHandler())
 
 SEALED_PER_STEP = 100
 
+S = TypeVar("S")
+
+
+class Service(Protocol):
+    """What a feature runs beside the runner, such as a worker. It is made of the `App`."""
+
+    async def start(self) -> None:
+        """Begin, after all others have been made."""
+
+    async def close(self) -> None:
+        """Begin nothing any more, and stop what goes on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -150,7 +162,7 @@ class App:
         providers: it knows the providers that clients registered.
         traits: it keeps what is learned of models.
         files: the worker that converts uploaded files to text.
-        schedules: the worker that fires schedules.
+        services: what features run, by its class.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
         sandbox: it runs the code of tools.
@@ -180,10 +192,16 @@ class App:
     custom: CustomTools
     mcp: McpToolbox
     companions: Companions
-    schedules: ScheduleWorker
     telemetry: Listeners
     shared: Shared
     org_id: OrgId = DEFAULT_ORG
+    services: Mapping[type, Service] = field(default_factory=dict)
+
+    def service(self, kind: type[S]) -> S:
+        """What a feature runs, by its class."""
+        found = self.services[kind]
+        assert isinstance(found, kind)
+        return found
 
     @property
     def choice(self) -> Choice:
@@ -237,14 +255,15 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in (self.schedules, self.files, self.groups, self.companions):
+        for part in (*self.services.values(), self.files, self.groups, self.companions):
             await part.close()
         await self.runner.drain(within_s)
 
     async def close(self) -> None:
         """Stop all parts in order."""
         await self.providers.close()
-        await self.schedules.close()
+        for service in self.services.values():
+            await service.close()
         await self.files.close()
         await self.groups.close()
         await self.companions.close()
@@ -350,13 +369,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
     limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
     companions = Companions(ports, runner, limits)
-    schedules = ScheduleWorker(ports, runner, companions, settings)
-    firing = None if settings.schedules == "off" else schedules
-    for part in (traits, providers, runner, worker, files, groups, companions, firing):
-        if part is not None:
-            await part.start()
-    ports.signals.hear(store)
-    return App(
+    app = App(
         settings,
         store,
         ports,
@@ -375,11 +388,17 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         custom=custom,
         mcp=mcp,
         companions=companions,
-        schedules=schedules,
         telemetry=telemetry,
         shared=shared,
         org_id=org_id,
     )
+    kinds = [feature.load(name) for feature in find_features() for name in feature.services]
+    app.services = {kind: kind(app) for kind in kinds}
+    for part in (traits, providers, runner, worker, files, groups, companions, *app.services.values()):
+        if part is not None:
+            await part.start()
+    ports.signals.hear(store)
+    return app
 
 
 def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry) -> Ports:

@@ -21,7 +21,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "why": ("memory", "Show where a memory comes from, or what was behind an answer."),
     "forget": ("memory", "Show where a text stands in memory and history, and take it out."),
     "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
-    "event": ("schedules", "Tell an agent that something happened, and print what it says."),
     "context": ("context", "Show what fills the context window, what a model was sent, and what it cost."),
     "compress": ("context", "Print a tool's output in fewer tokens, as an agent sees it."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
@@ -46,7 +45,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
-    "schedule": (("schedules",), "Add, list, show, cancel or delete what wakes agents."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
     "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
     "folder": (("folders",), "List, attach, detach or delete folders of files."),
@@ -61,6 +59,19 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "store": (("upkeep",), "Verify, scrub, reindex or split the store."),
 }
 """Noun -> (modules of `commands` with its verbs, help)."""
+
+
+@functools.cache
+def verbs() -> Mapping[str, tuple[str, str]]:
+    """Those, and the commands of every day that features bring."""
+    return {
+        **VERBS,
+        **{
+            name: (f"{feature.package}.{verb.modules[0]}", verb.help)
+            for feature in find_features()
+            for name, verb in feature.verbs.items()
+        },
+    }
 
 
 @functools.cache
@@ -86,19 +97,19 @@ class Root(TyperGroup):
         self.params.append(store_option(hidden=False))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*VERBS, *nouns()]
+        return [*verbs(), *nouns()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in nouns() and cmd_name not in self.commands:
             modules, help = nouns()[cmd_name]
             self.commands[cmd_name] = group = group_of(cmd_name, *modules)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
-        elif cmd_name in VERBS and cmd_name not in self.commands:
-            self.commands[cmd_name] = group_of("", VERBS[cmd_name][0]).commands[cmd_name]
+        elif cmd_name in verbs() and cmd_name not in self.commands:
+            self.commands[cmd_name] = group_of("", verbs()[cmd_name][0]).commands[cmd_name]
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        if args[0].endswith("s") and args[0][:-1] in NOUNS:  # a plural; without a verb it lists
+        if args[0].endswith("s") and args[0][:-1] in nouns():  # a plural; without a verb it lists
             is_bare = not args[1:] or (args[1].startswith("-") and args[1] not in ctx.help_option_names)
             args = [args[0][:-1], *(["list"] if is_bare else []), *args[1:]]
         if not _WORD.fullmatch(args[0]):
@@ -112,6 +123,6 @@ class Root(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, table in (("Commands", VERBS), ("Nouns, with verbs as in `perdure agent list`", nouns())):
+        for title, table in (("Commands", verbs()), ("Nouns, with verbs as in `perdure agent list`", nouns())):
             with formatter.section(title):
                 formatter.write_dl([(name, help) for name, (_, help) in table.items()])

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,25 +28,66 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableUse:
+    """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
+
+    Args:
+        key: the other columns of its key.
+        texts: its columns with texts of users, models and tools.
+        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
+        is_wide: whether a row may hold a whole request.
+        has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
+        spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
+        queues: name of a queue -> the condition of the rows `t` that wait in it `:at` a time.
+    """
+
+    name: str
+    key: Sequence[str]
+    texts: Sequence[str] = ()
+    place: str = "settings"
+    is_wide: bool = False
+    has_callback: bool = False
+    spread_key: Sequence[str] = ()
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
     Args:
         name: that of its folder.
         nouns: noun of the command line -> its commands.
+        verbs: command of every day -> where it stands.
         routes: modules with a `router` of the HTTP API.
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
             as `core/tools/engine_tools.toml` does.
         models: what makes the models that this process serves itself, of the settings.
+        uses: the features that it imports; it is left out where one of them is missing.
+        parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
+        agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        services: classes of what runs beside the runner; see `Service` of `perdure.app`.
+        tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
+            `migrations` make them.
+        copies: the `CopyPart` of what an agent's copy has of it.
+        points: name of a `Point` of the kernel -> the function that is called there.
     """
 
     name: str
+    uses: Sequence[str] = ()
     nouns: Mapping[str, Noun] = field(default_factory=dict)
+    verbs: Mapping[str, Noun] = field(default_factory=dict)
     routes: Sequence[str] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     models: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    agent_parts: Mapping[str, str] = field(default_factory=dict)
+    services: Sequence[str] = ()
+    tables: Sequence[TableUse] = ()
+    copies: str = ""
+    points: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def package(self) -> str:
@@ -56,7 +97,12 @@ class Feature:
     @property
     def tool_file(self) -> Path:
         """The file that describes its tools."""
-        return Path(__file__).parents[1] / "features" / self.name / f"{self.tools}.toml"
+        return self.folder / f"{self.tools}.toml"
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+        return _FOLDER / self.name
 
     def load(self, reference: str) -> Any:
         """The module, or the name in one, that a reference means."""
@@ -65,9 +111,45 @@ class Feature:
         return getattr(found, name) if name else found
 
 
+_FOLDER = Path(__file__).parents[1] / "features"
+
+
 @functools.cache
 def find_features() -> Sequence[Feature]:
-    """All features that are there, in the order of their names."""
-    folder = Path(__file__).parents[1] / "features"
-    names = sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg)
-    return [import_module(f"perdure.features.{name}.feature").FEATURE for name in names]
+    """All features that are there with what they use, each behind those that it uses, else in the order of names."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(_FOLDER)]) if module.ispkg)
+    waiting: list[Feature] = [import_module(f"perdure.features.{name}.feature").FEATURE for name in names]
+    found: dict[str, Feature] = {}
+    while ready := [feature for feature in waiting if found.keys() >= {*feature.uses}]:
+        found[ready[0].name] = ready[0]
+        waiting.remove(ready[0])
+    return [*found.values()]
+
+
+def feature_tables() -> Sequence[TableUse]:
+    """The tables of all features."""
+    return [table for feature in find_features() for table in feature.tables]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Point(Generic[P, T]):
+    """A place in the kernel where features act: those that name it are called one after the other, in their order.
+
+    Args:
+        name: as features name it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @functools.cached_property
+    def functions(self) -> Sequence[Callable[P, T]]:
+        """What is called, without a query where no feature is there."""
+        return [feature.load(feature.points[self.name]) for feature in find_features() if self.name in feature.points]
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> list[T]:
+        """Call them, and return what each returned."""
+        return [function(*arguments, **named) for function in self.functions]

@@ -16,6 +16,7 @@ from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.facts.facts import AsyncFacts
 from perdure.library.facts.views import PROFILE_TOKENS
+from perdure.library.feature_parts import AsyncAgentFeatures
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.messages.conversations import AsyncConversations
@@ -28,7 +29,6 @@ from perdure.library.origins.why import AsyncWhy
 from perdure.library.passages import AsyncArchival
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
-from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.tools.secrets import AsyncSecrets
 from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools
 
@@ -41,10 +41,10 @@ class AsyncAgentById(
     AsyncArchival,
     AsyncSteps,
     AsyncRuns,
-    AsyncEvents,
     AsyncCorrections,
     AsyncWhy,
     AsyncAgentRecord,
+    AsyncAgentFeatures,
 ):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
@@ -94,11 +94,6 @@ class AsyncAgentById(
     def files(self) -> AsyncAgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
         return AsyncAgentFiles(self._app, self.id)
-
-    @property
-    def schedules(self) -> AsyncSchedules:
-        """The schedules of the agent: messages that are sent to it by themselves."""
-        return AsyncSchedules(self._app, self.id)
 
     @property
     def secrets(self) -> AsyncSecrets:

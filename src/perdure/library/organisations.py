@@ -17,6 +17,7 @@ from datetime import datetime
 from perdure.app import start_organisation
 from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
+from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.library.access import Access, remove_organisation, trim_audit
 from perdure.library.perdure import AsyncPerdure
@@ -24,6 +25,9 @@ from perdure.storage.store import Directory
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
+
+WORK_WAITS: Point[[Tx, datetime], bool] = Point("work_waits")
+"""Whether a feature would do something by itself for an organisation."""
 
 OPEN_MAX = 64
 """How many organisations are open besides the default one, if that many are enough for those in use."""
@@ -233,7 +237,7 @@ def has_work(tx: Tx, embedding: str | None, *, at: datetime) -> bool:
         tx.runs.list_oldest(limit=1)
         or tx.group_turns.list_oldest(limit=1)
         or tx.passes.list_unended(limit=1)
-        or tx.schedules.list_due(at=at, limit=1)
+        or any(WORK_WAITS(tx, at))
         or tx.callbacks.list_due(at=at, limit=1)
         or tx.files.has_work()
         or tx.upkeep.unfinished_deletes()

@@ -27,6 +27,7 @@ from perdure.library.agents import SameName
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
+from perdure.library.feature_parts import AsyncStoreFeatures
 from perdure.library.folders import AsyncFolders
 from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
@@ -60,7 +61,7 @@ class AgentOptions(TypedDict, total=False):
     sleeptime: bool
 
 
-class AsyncPerdure(StoreParts):
+class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
 
     __repr__ = short_repr("path")

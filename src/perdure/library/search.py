@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
 from perdure.core.passages import PassageFilter
-from perdure.core.schedules import check_zone
+from perdure.core.text.zones import check_zone
 from perdure.domain.archives.units import archives_of
 from perdure.domain.values import check_range
 from perdure.engine.search.search import Search

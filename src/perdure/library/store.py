@@ -26,7 +26,6 @@ from perdure.library.providers import AllProviders, ModelHandles
 from perdure.library.runs.jobs import Jobs
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
-from perdure.library.schedules import AsyncSchedules
 from perdure.library.search import AsyncSearch
 from perdure.library.tools.secrets import SandboxVariables
 from perdure.library.transfer import Transfer
@@ -53,7 +52,6 @@ class StoreParts:
         self.providers = AllProviders(app)
         self.runs = AsyncRuns(app)
         self.sandbox = SandboxVariables(app)
-        self.schedules = AsyncSchedules(app)
         self.search = AsyncSearch(app)
         self.steps = AsyncSteps(app)
         self.transfer = Transfer(app)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from perdure.core.features import feature_tables
+
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "agents": {
         "agents": "id",
@@ -20,8 +22,9 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
-                *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
+                *("step_exchanges", "events", "call_starts", "companion_passes"),
                 *("corrections", "correction_items", "erasures", "message_sources", "turns"),
+                *(table.name for table in feature_tables()),
             ),
             "agent_id",
         ),
@@ -104,7 +107,10 @@ NEW_INDEXES: Mapping[str, tuple[str, str]] = {
 """Unique index -> its table and what takes its place; for the same reason. A conversation has one agent, so both forbid
 the same."""
 
-NEW_KEYS: Mapping[str, tuple[str, str]] = {"schedules": ("agent_id, id", "id"), "vectors": ("number, key", "")}
+NEW_KEYS: Mapping[str, tuple[str, str]] = {
+    "vectors": ("number, key", ""),
+    **{one.name: (", ".join(one.spread_key), one.spread_key[-1]) for one in feature_tables() if one.spread_key},
+}
 """Table -> the primary key that it has to have, and the column that is indexed besides; for the same reason."""
 
 

@@ -6,6 +6,8 @@ otherwise. Every root row belongs to an organisation: a `Tx` sees its own organi
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
@@ -14,7 +16,6 @@ from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
 from perdure.storage.tables.background.passes import Passes, Queues
-from perdure.storage.tables.background.schedules import Schedules
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
@@ -38,6 +39,7 @@ from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import Sandbox, Secrets
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
+from perdure.storage.tables.table import Table
 from perdure.storage.tables.tools import Tools
 from perdure.storage.tables.turns import Turns
 from perdure.storage.tables.vectors import Vectors
@@ -45,6 +47,8 @@ from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
 from perdure.storage.upkeep.mentions import TEXT_TABLES as TEXT_TABLES  # which units of work look through
 from perdure.storage.upkeep.mentions import Mentions
+
+T = TypeVar("T", bound=Table)
 
 
 class Tx:
@@ -71,7 +75,6 @@ class Tx:
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
         self.passes = Passes(db, org_id)
-        self.schedules = Schedules(db, org_id, limits)
         self.queues = Queues(db, org_id)
         self.used = OwnUsed(db, org_id)
         self.steps = Steps(db, org_id)
@@ -97,3 +100,11 @@ class Tx:
         self.erasures = Erasures(db, org_id)
         self.mentions = Mentions(db, org_id)
         self.upkeep = Upkeep(db, org_id)
+        self._of_features: dict[type[Table], Table] = {}
+
+    def of(self, table: type[T]) -> T:
+        """The verbs of a noun that a feature brings."""
+        if (found := self._of_features.get(table)) is None:
+            found = self._of_features[table] = table(self._db, self.org_id, self.limits)
+        assert isinstance(found, table)
+        return found

@@ -68,10 +68,10 @@ Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
 class Page:
-    """A page: its template, and the function that loads its data."""
+    """A page: its template, the function that loads its data, and what features show on it."""
 
-    def __init__(self, load: Load, template: str) -> None:
-        self._load, self._template = load, template
+    def __init__(self, load: Load, template: str, sections: Sequence[Section] = ()) -> None:
+        self._load, self._template, self._sections = load, template, sections
 
     async def show(self, request: Request, notice: Notice | None = None, status: int = 200) -> Response:
         """The page as HTML or JSON; what it can't load is answered with a page that says why."""
@@ -79,14 +79,16 @@ class Page:
         is_json = request.query_params.get("format") == "json"
         try:
             data = await self._load(request, library)
+            sections = {section.name: await section.load(request, library) for section in self._sections}
         except PerdureError as error:
             answer = error_answer(error)
             if is_json:
                 return answer
             return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
         if is_json:
-            return Response(json.dumps(data, ensure_ascii=False, default=str), headers=dict(HEADERS), media_type=JSON)
-        return html(self._template, data, request, notice=notice, status=status)
+            text = json.dumps({**sections, **data, "sections": sections}, ensure_ascii=False, default=str)
+            return Response(text, headers=dict(HEADERS), media_type=JSON)
+        return html(self._template, data | {"sections": sections}, request, notice=notice, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +96,13 @@ class Section:
     """What a feature shows on a page of the kernel.
 
     Args:
-        name: that of its template, which shows as `section` what `load` returns; None: it is not for this caller.
+        name: that of its template, which shows as `section` what `load` returns, if that is not empty. It is the name
+            in the page's JSON, too.
         actions: path -> what it does; the page is shown after it.
     """
 
     name: str
-    load: Callable[[Request, AsyncPerdure], Data | None]
+    load: Callable[[Request, AsyncPerdure], Awaitable[Any]]
     actions: Mapping[str, Act]
 
 
@@ -115,11 +118,15 @@ class Pages:
         self.routes: list[BaseRoute] = []
         self.paths: list[str] = []
 
-    def get(self, path: str, template: str) -> Callable[[Load], Page]:
-        """Register the function that loads a page."""
+    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], Page]:
+        """Register the function that loads a page, which shows what features have for a page of the name `sections`."""
 
         def register(load: Load) -> Page:
-            page = Page(load, template)
+            shown = sections_of(sections)
+            page = Page(load, template, shown)
+            for section in shown:
+                for action, act in section.actions.items():
+                    self.post(action, shows=page)(act)
 
             async def endpoint(request: Request) -> Response:
                 return await page.show(request)
@@ -195,7 +202,7 @@ def environment() -> Environment:
     """The environment of the templates: every value is escaped."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    shown = [feature for feature in find_features() if feature.sections]
+    shown = [feature for feature in find_features() if (feature.folder / "templates").is_dir()]
     made = Environment(
         loader=ChoiceLoader([PackageLoader("perdure.ui"), *(PackageLoader(one.package) for one in shown)]),
         autoescape=True,

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from perdure.core.facts.values import Entity, Episode, Fact, FactRule
 from perdure.core.messages import Waits
 from perdure.core.passages import Passage
-from perdure.core.schedules import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +75,12 @@ class ConversationCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCopy:
-    """An agent's own settings, conversations, facts, passages, schedules, and what its blocks held before.
+    """An agent's own settings, conversations, facts, passages, and what its blocks held before.
 
     Attributes:
         block_values: label -> the values of a block, oldest first, with the one that it has.
         passages: of the archive that it inserts into.
+        parts: name of a `CopyPart` -> what it has copied.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -88,5 +88,5 @@ class AgentCopy:
     conversations: Sequence[ConversationCopy] = (ConversationCopy(),)
     facts: FactsCopy = FactsCopy()
     passages: Sequence[Passage] = ()
-    schedules: Sequence[Schedule] = ()
     block_values: Mapping[str, Sequence[BlockValue]] = field(default_factory=dict)
+    parts: Mapping[str, Any] = field(default_factory=dict)

@@ -131,7 +131,4 @@ DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
 """The tools of an agent with a folder."""
 
-SCHEDULE_TOOLS = ("schedule_create", "schedule_list", "schedule_cancel")
-"""The tools by which an agent has itself woken."""
-
 ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

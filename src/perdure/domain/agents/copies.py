@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
-from perdure.core.errors import ScheduleInvalid
 from perdure.core.facts.copies import AgentCopy, BlockValue, ConversationCopy, OpenCallCopy
+from perdure.core.features import find_features
 from perdure.core.forgetting.values import Correction
 from perdure.core.groups.group import COMPANION, COMPANION_OF
-from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
+from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.schedules import check_timing
 from perdure.domain.agents.units import update_agent
 from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
 from perdure.domain.archives.transfer import import_passages
-from perdure.domain.companions.units import find_companion
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
 from perdure.domain.facts.copies import copy_facts, restore_facts
 from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPart:
+    """What a feature has of an agent, and how a copy of the agent gets it.
+
+    Args:
+        name: what agent files call it.
+        kind: its type, of values that JSON can hold.
+        texts: the fields with texts that people have written.
+        copy: reads it.
+        restore: gives it to the agent that is made of a copy, by `ids` and at this time; returns what is left out.
+    """
+
+    name: str
+    kind: Any
+    texts: Sequence[str]
+    copy: Callable[[Tx, AgentId], Any]
+    restore: Callable[[Tx, AgentId, Any, Ids, datetime], Sequence[str]]
+
+
+@functools.cache
+def copy_parts() -> Sequence[CopyPart]:
+    """Those of all features."""
+    return [feature.load(feature.copies) for feature in find_features() if feature.copies]
+
 
 VALUES_MAX = 1_000
 """The most values of a block that a file holds, the newest."""
@@ -46,14 +72,12 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
         writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
         passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
-    schedules = tx.schedules.page(agent_id, statuses=["active"], limit=_ALL, after=None)
     return AgentCopy(
         settings={name: value for name, value in agent.settings.items() if name not in _OF_COMPANIONS},
         follows_default=agent.follows_default,
         conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
         facts=copy_facts(tx, agent_id, [one for of_line in turns.values() for one in of_line], passages),
         passages=passages,
-        schedules=[replace(one, callback=None) for one in schedules if not one.conversation_seq],
         block_values={
             block.label: [
                 BlockValue(value=one.value, by=one.author.kind, created_at=one.created_at)
@@ -61,6 +85,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
             ]
             for block in tx.blocks.list_by_agent(agent_id)
         },
+        parts={part.name: part.copy(tx, agent_id) for part in copy_parts()},
     )
 
 
@@ -152,17 +177,9 @@ def restore_agent(
             elif value != (block := tx.blocks.get(block_id)).value:
                 tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
     restore_facts(tx, agent_id, copy.facts, turns, passages, ids=ids, at=at)
-    left_out = []
-    for schedule in copy.schedules:
-        try:
-            first = check_timing(schedule.timing, now=at, interval_s=tx.limits.schedule_interval_s)
-        except ScheduleInvalid as error:
-            left_out.append(f"schedule {schedule.name!r:.80} is left out: {error!s:.200}")
-            continue
-        if schedule.action == "companion" and find_companion(tx, agent_id) is None:
-            left_out.append(f"schedule {schedule.name!r:.80} is left out: the agent has no companion")
-            continue
-        own_id = ScheduleId(ids.new("schedule"))
-        copied = replace(schedule, id=own_id, agent_id=agent_id, seq=0, conversation_seq=0, callback=None)
-        tx.schedules.add(replace(copied, status="active", next_at=first, created_at=at, updated_at=at))
-    return left_out
+    return [
+        line
+        for part in copy_parts()
+        if part.name in copy.parts
+        for line in part.restore(tx, agent_id, copy.parts[part.name], ids, at)
+    ]

@@ -14,7 +14,7 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
-from perdure.core.schedules import check_zone
+from perdure.core.text.zones import check_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings

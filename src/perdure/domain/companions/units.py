@@ -10,6 +10,7 @@ from typing import Any
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
+from perdure.core.features import Point
 from perdure.core.groups.group import COMPANION, COMPANION_OF, FREQUENCY, SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
@@ -19,6 +20,9 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.groups.units import GroupChanges, NewGroup, create_group, update_group
 from perdure.storage.tx import Tx
+
+COMPANION_LOST: Point[[Tx, AgentId, datetime], None] = Point("companion_lost")
+"""An agent has no companion any more."""
 
 PERSONA = "memory_persona"
 """The label of the block that only a companion has."""
@@ -167,7 +171,7 @@ def _release(tx: Tx, group: Group, companion_ids: Sequence[AgentId], *, at: date
         _put_setting(tx, companion, COMPANION_OF, None)
     if find_companion(tx, agent_id) is None:
         _put_setting(tx, tx.agents.get(agent_id), COMPANION, None)
-        tx.schedules.cancel_all(agent_id, "companion", at=at)
+        COMPANION_LOST(tx, agent_id, at)
 
 
 def delete_with_companion(tx: Tx, agent_id: AgentId, *, at: datetime) -> Sequence[AgentId]:

@@ -36,7 +36,6 @@ from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
 from perdure.domain.companions.passes import CONTINUATION, TAG
 from perdure.domain.files.tools import open_files
-from perdure.domain.schedules import SCHEDULE_TOOLS
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
@@ -290,7 +289,6 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "open_files": open_files,
     "context_expand": context_expand,
     "context_grep": context_grep,
-    **SCHEDULE_TOOLS,
     **{
         name: function
         for feature in find_features()

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import TITLE_CHARS, Correction
+from perdure.domain.agents.copies import copy_parts
 from perdure.features.agent_files.reading import NAME
 
 _SAID_OF_AGENT = ("system", "description", "metadata", "tags")
@@ -23,7 +24,6 @@ _TEXTS = {
     "facts": ("scope", "origin"),
     "episodes": ("text", "scope"),
     "rules": ("text", "entity_name"),
-    "schedules": ("name", "messages"),
     "passages": ("sources", "state_origin"),
 }
 """List of Perdure's own part -> the fields with texts that are not in view."""
@@ -66,8 +66,8 @@ class _Hidden:
         named = {one[end] for one in again if one["expired_at"] is None for end in ("subject", "object")}
         for part in (copy, facts):
             part["settings"] = self._redactor.redact_choices(part["settings"])
-        for name, fields in _TEXTS.items():
-            self._redact({**copy, **facts}[name], fields, self._is_old)
+        for name, fields in {**_TEXTS, **{part.name: part.texts for part in copy_parts()}}.items():
+            self._redact({**copy, **facts}.get(name, ()), fields, self._is_old)
         past = [one for one in facts["facts"] if one["expired_at"] is not None]
         self._redact(past, ("text",), lambda one: one["first_seq"] in old)
         self._redact([one for one in facts["entities"] if one["seq"] not in named], _OF_ENTITIES, self._is_old)

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.core.errors import DataTooLarge
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.incoming.json_limits import JsonLimits, check_json
+from perdure.domain.agents.copies import copy_parts
 from perdure.features.agent_files.messages import objects
 from perdure.server.errors import AgentFileInvalid
 
@@ -102,7 +103,11 @@ _COPY = TypeAdapter(AgentCopy)
 
 def own_part(copy: AgentCopy) -> dict[str, Any]:
     """The part of a file with one agent."""
-    return {NAME: {"version": VERSION, "agents": {"agent-0": _COPY.dump_python(copy, mode="json")}}}
+    own = _COPY.dump_python(replace(copy, parts={}), mode="json")
+    del own["parts"]
+    kinds = {part.name: TypeAdapter(part.kind) for part in copy_parts()}
+    own |= {name: kinds[name].dump_python(part, mode="json") for name, part in copy.parts.items()}
+    return {NAME: {"version": VERSION, "agents": {"agent-0": own}}}
 
 
 def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
@@ -115,11 +120,22 @@ def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
     if not isinstance(agents, dict) or part.get("version") != VERSION:
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
     try:
-        return {id_: _with_zones(_COPY.validate_python(copy)) for id_, copy in agents.items()}
+        return {id_: _with_zones(_read_copy(copy)) for id_, copy in agents.items()}
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file: {place}: {problem['msg']:.200}") from error
+
+
+def _read_copy(shape: Any) -> AgentCopy:
+    """The copy of an agent, with what features have of it. Raises: ValidationError."""
+    copy = _COPY.validate_python(shape)
+    parts = {
+        part.name: TypeAdapter(part.kind).validate_python(shape[part.name])
+        for part in copy_parts()
+        if part.name in shape
+    }
+    return replace(copy, parts=parts)
 
 
 def _with_zones(value: Any) -> Any:

@@ -15,7 +15,7 @@ from perdure.server.http import is_whole_server
 from perdure.ui.render import Data, Notice, Section, field_of, form_of
 
 
-def load(request: Request, library: AsyncPerdure) -> Data | None:
+async def load(request: Request, library: AsyncPerdure) -> Data | None:
     """The models; None for those who may not change what the machine runs."""
     if not is_whole_server(request):
         return None

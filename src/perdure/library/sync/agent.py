@@ -17,6 +17,7 @@ from perdure.library.sync.agents import AgentRecord
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts.facts import Facts
+from perdure.library.sync.feature_parts import AgentFeatures
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.messages.conversations import Conversations
@@ -29,7 +30,6 @@ from perdure.library.sync.origins.why import Why
 from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs.runs import Runs
 from perdure.library.sync.runs.steps import Steps
-from perdure.library.sync.schedules import Events, Schedules
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import AgentRules, AgentTools
 
@@ -37,7 +37,7 @@ __all__ = ["Agent", "AgentById"]
 
 
 class AgentById(
-    Sending, History, Transcripts, Conversations, Archival, Steps, Runs, Events, Corrections, Why, AgentRecord
+    Sending, History, Transcripts, Conversations, Archival, Steps, Runs, Corrections, Why, AgentRecord, AgentFeatures
 ):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
@@ -90,11 +90,6 @@ class AgentById(
     def files(self) -> AgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
         return AgentFiles(self._portal, self._inner.files)
-
-    @property
-    def schedules(self) -> Schedules:
-        """The schedules of the agent: messages that are sent to it by themselves."""
-        return Schedules(self._portal, self._inner.schedules)
 
     @property
     def secrets(self) -> Secrets:

@@ -20,6 +20,7 @@ from perdure.library.search import RecallOptions
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
+from perdure.library.sync.feature_parts import StoreFeatures
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups.groups import Groups
 from perdure.library.sync.tools.mcp import Mcp
@@ -32,7 +33,7 @@ from perdure.storage.store import Store
 __all__ = ["Perdure"]
 
 
-class Perdure:
+class Perdure(StoreFeatures):
     """An open store and its agents.
 
     ```python
@@ -53,6 +54,8 @@ class Perdure:
         context_engines: name -> class of a context engine, besides the shipped ones and those of packages.
     Raises: StoreError, InvalidInput.
     """
+
+    _inner: AsyncPerdure
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 `m0023_checksums` is number 23: the statements of a file `m0023_checksums.sql`, and then, where SQL is not enough,
 `apply` of a module `m0023_checksums`. What differs between databases is in braces: `{clustered}` (rows stored in key
-order), `{blob}`, `{row_key}`. A folder in `sql` has twenty numbers.
+order), `{blob}`, `{row_key}`. A folder in `sql` has twenty numbers. Those of a feature's tables lie in its own folder
+`migrations`, numbered with all others.
 
 A line `-- least: 22` says that version 22 of the tables can live with them after this migration: its processes go on,
 and open such a store. Without it no older version can.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.core.errors import StoreIncomplete, StoreTooNew
+from perdure.core.features import find_features
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 
@@ -45,9 +47,15 @@ class Migration(NamedTuple):
 
 
 _FOLDER = Path(__file__).parent
-SCHEMA_FILE = _FOLDER / "schema.sql"
-"""The tables of a new store, as all migrations leave them."""
-_STATEMENTS = {path.stem: path for path in _FOLDER.rglob("m*.sql")}
+FOLDERS = {
+    _FOLDER: __name__,
+    **{feature.folder / "migrations": f"{feature.package}.migrations" for feature in find_features()},
+}
+"""Folder of migrations -> its package."""
+SCHEMA_FILE = "schema.sql"
+"""The file in each of these with the tables of a new store, as all migrations leave them."""
+_STATEMENTS = {path.stem: path for folder in FOLDERS for path in folder.rglob("m*.sql")}
+_MODULES = {path.stem: f"{package}.{path.stem}" for folder, package in FOLDERS.items() for path in folder.glob("m*.py")}
 _COMMENT = re.compile(r"--.*")
 _FULL_TEXT = re.compile(r"^-- full text: (\w+)$", re.MULTILINE)
 _LEAST = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
@@ -69,8 +77,8 @@ def _apply(name: str, db: Database) -> None:
     """Run a migration's statements and its function."""
     if name in _STATEMENTS:
         _run_file(_STATEMENTS[name], db)
-    if (_FOLDER / f"{name}.py").exists():
-        importlib.import_module(f"{__name__}.{name}").apply(db)
+    if name in _MODULES:
+        importlib.import_module(_MODULES[name]).apply(db)
 
 
 def _least(name: str) -> int:
@@ -81,7 +89,7 @@ def _least(name: str) -> int:
 
 MIGRATIONS: Sequence[Migration] = [
     Migration(int(name[1:5]), name[6:], functools.partial(_apply, name), _least(name))
-    for name in sorted({*_STATEMENTS, *(path.stem for path in _FOLDER.glob("m*.py"))})
+    for name in sorted({*_STATEMENTS, *_MODULES})
 ]
 """All migrations, in order."""
 
@@ -132,7 +140,7 @@ def _record(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
 def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: str) -> int:
     """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice.
 
-    A new store gets its tables from `schema.sql`, in place of some ninety steps.
+    A new store gets its tables from files `schema.sql`, in place of some ninety steps.
     """
     db.run(RECORD, {})
     done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
@@ -140,7 +148,9 @@ def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: s
     steps = missing
     if not done and missing[: len(MIGRATIONS)] == MIGRATIONS:
         _record(db, MIGRATIONS, at=at)
-        _run_file(SCHEMA_FILE, db)
+        for folder in FOLDERS:
+            if (folder / SCHEMA_FILE).exists():
+                _run_file(folder / SCHEMA_FILE, db)
         steps = missing[len(MIGRATIONS) :]
     run_steps(db, steps, at=at)
     if LEAST_SINCE in done.union(migration.number for migration in missing):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
+from perdure.core.features import feature_tables
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
@@ -29,6 +30,7 @@ _SMALL_TABLES = (
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
 
 _LARGE_TABLES = {
+    **{table.name: ", ".join(table.key) for table in feature_tables()},
     "message_revisions": "seq, revision",
     "events": "run_seq, seq",
     "call_starts": "run_seq, call_id, lease_number",
@@ -39,8 +41,6 @@ _LARGE_TABLES = {
     "idempotency_keys": "conversation_seq, idempotency_key",
     "client_tools": "digest",
     "runs": "seq",
-    "schedule_firings": "schedule_seq, seq",
-    "schedules": "seq",
     "captures": "conversation_seq",
     "companion_passes": "number",
     "extractions": "conversation_seq",
@@ -61,7 +61,10 @@ _LARGE_TABLES = {
 can only be reached through a removed one."""
 
 _WITH_DIRECTORY_IDS = (*("runs", "steps", "conversations", "system_messages"), *("facts", "episodes", "entities"))
-_WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_messages")
+_WIDE_TABLES = (
+    *("turns", "events", "step_exchanges", "prefixes", "system_messages"),
+    *(table.name for table in feature_tables() if table.is_wide),
+)
 """Tables whose rows may each hold a whole request."""
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from perdure.core.features import feature_tables
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, FileId, GraphId
@@ -94,8 +95,11 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "prefixes": _of_agent("request", "seq", "system tools opening summary", wide=True),
     "system_messages": _of_agent("request", "conversation_seq", "text", wide=True),
     "events": _of_agent("event", "run_seq seq", "body"),
-    "schedules": _of_agent("schedule", "seq", "name messages callback"),
-    "schedule_firings": _of_agent("schedule", "schedule_seq seq", "reason"),
+    **{
+        table.name: _of_agent(cast(Place, table.place), " ".join(table.key), " ".join(table.texts), wide=table.is_wide)
+        for table in reversed(feature_tables())
+        if table.texts
+    },
     "groups": _of_agent("group", "id", "description", f"id {_GROUPS}"),
     "group_turns": _of_agent("group", "group_id seq", "failure input plan", f"group_id {_GROUPS}"),
     "group_messages": _of_agent("group", "group_id seq", "parts", f"group_id {_GROUPS}"),

@@ -18,17 +18,16 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.providers import ProviderFields
 from perdure.server.http import principal_of
-from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty, sections_of
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
 
-SECTIONS = sections_of("connections")
 
 pages = Pages()
 
 
-@pages.get("/connections", "connections.html")
+@pages.get("/connections", "connections.html", sections="connections")
 async def connections(request: Request, library: AsyncPerdure) -> Data:
     """What is connected. No key is shown, not even a part of one."""
     models = library.app.models
@@ -56,7 +55,6 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             | {"has_key": bool(provider.sealed)}
             for provider in registered
         ],
-        "sections": {section.name: section.load(request, library) for section in SECTIONS},
         "types": list(PROVIDER_TYPES),
         "servers": [
             {
@@ -68,10 +66,6 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             for state in servers
         ],
     }
-
-
-for path, act in (pair for section in SECTIONS for pair in section.actions.items()):
-    pages.post(path, shows=connections)(act)
 
 
 def _mcp_tool_shape(tool: McpTool) -> Data:

@@ -13,16 +13,13 @@ from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.forgetting.values import Correction
 from perdure.core.groups.group import COMPANION_OF
-from perdure.core.ids import AgentId, BlockId, PassageId, ScheduleId
-from perdure.core.messages import text_of
+from perdure.core.ids import AgentId, BlockId, PassageId
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
 from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel
-from perdure.core.schedules import Schedule
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import attributes
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.schedules import describe_timing
 from perdure.library.checks import Page, outside
 from perdure.library.origins.values import MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
@@ -32,7 +29,7 @@ from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
 """As many lines as there are colours."""
-BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, SCHEDULES_MAX, PASSES_MAX = 100, 20, 100, 20, 5
+BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, PASSES_MAX = 100, 20, 100, 5
 ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 CALLERS = ("agent", "system")
@@ -47,7 +44,7 @@ def page_author() -> Author:
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/memory", "memory.html")
+@pages.get("/agents/{agent_id}/memory", "memory.html", sections="memory")
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
     first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
@@ -71,7 +68,6 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     labels = await library.agent_of(agent_id).sources.labels(texts)
     own = {block.id for block in blocks}
     others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
-    schedules = await library.agent_of(agent_id).schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
@@ -89,7 +85,6 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "search": search,
         "tag": tag,
         "after": after,
-        "schedules": [await _schedule_shape(library, schedule) for schedule in schedules],
         "companion": await _companion_shape(library, agent_id),
         "is_companion": COMPANION_OF in agent.settings,
         "writes": timeline,
@@ -120,30 +115,6 @@ async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | N
             for one in await companion.passes(limit=PASSES_MAX)
         ],
     }
-
-
-async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
-    """A schedule, with what became of its last due time."""
-    firings = await library.schedules.firings(schedule.id, limit=1)
-    return {
-        "id": schedule.id,
-        "name": schedule.name,
-        "when": describe_timing(schedule.timing),
-        "next_at": schedule.next_at,
-        "by_agent": schedule.made_by == "agent",
-        "message": "\n".join(text_of(message.parts) for message in schedule.messages)[:ROW_CHARS],
-        "outcome": firings[0].outcome if firings else None,
-        "reason": firings[0].reason[:REASON_CHARS] if firings else "",
-        "run_id": firings[0].run_id if firings else None,
-    }
-
-
-@pages.post("/agents/{agent_id}/memory/schedules/{schedule_id}/cancel", shows=memory)
-async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
-    """End a schedule of the agent."""
-    agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
-    await library.agent_of(agent_id).schedules.cancel(schedule_id)
-    return Notice("The schedule fires no more.")
 
 
 async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:

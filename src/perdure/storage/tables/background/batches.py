@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.errors import NotFound
+from perdure.core.features import feature_tables
 from perdure.core.ids import AgentId, BatchId, MessageId
 from perdure.core.runs import Batch, Callback, CallbackOwner, DueCallback, Run, RunStatus
 from perdure.storage.database.conditions import Conditions
@@ -19,7 +20,7 @@ _OWN_BATCH = "t.org_id = :org_id"
 _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
 _KEPT: Mapping[str, str] = {
     **{table: f"t.callback_due_at IS NOT NULL AND {own}" for table, own in _OWN.items()},
-    "schedules": f"t.callback IS NOT NULL AND {_OWN_RUN}",
+    **{one.name: f"t.callback IS NOT NULL AND {_OWN_RUN}" for one in feature_tables() if one.has_callback},
 }
 
 

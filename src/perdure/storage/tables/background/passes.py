@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.blocks import WORKING_CHECKPOINT
+from perdure.core.features import feature_tables
 from perdure.core.groups.group import Pass, PassOutcome
 from perdure.core.ids import AgentId, GroupId, MessageId, RunId
 from perdure.storage.database.conditions import Conditions
@@ -146,7 +147,11 @@ _QUEUES: Mapping[str, str] = {
     "files": "files t WHERE t.org_id = :org_id AND t.status NOT IN ('completed', 'error', 'deleted')",
     "runs_queued": f"runs t WHERE t.status = 'queued' AND {_OWN_AGENT}",
     "runs_running": f"runs t WHERE t.status = 'running' AND {_OWN_AGENT}",
-    "schedules_late": f"schedules t WHERE t.next_at <= :at AND {_OWN_AGENT}",
+    **{
+        name: f"{table.name} t WHERE {condition} AND {_OWN_AGENT}"
+        for table in feature_tables()
+        for name, condition in table.queues.items()
+    },
     "callbacks": f"runs t WHERE t.callback_due_at <= :at AND t.status NOT IN ('queued', 'running') AND {_OWN_AGENT}",
 }
 """Queue -> the rows that are in it. The indexes of their workers serve them."""

@@ -16,13 +16,13 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import islice, pairwise, takewhile
 from typing import Any, Literal
 
-from perdure.core.errors import ScheduleInvalid, TimeZoneUnknown
+from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, RunId, ScheduleId
 from perdure.core.messages import Image, Role, Text
 from perdure.core.runs import Callback
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
-from perdure.core.text.zones import is_zone, zone
+from perdure.core.text.zones import check_zone, zone
 
 Missed = Literal["skip", "once", "all"]
 """What becomes of due times at which nobody could fire: none is made up for, one is for all of them, or each is."""
@@ -353,20 +353,6 @@ def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
     return first
 
 
-def check_zone(name: str) -> None:
-    """Check that there is a time zone of this name. Raises: TimeZoneUnknown, with near names."""
-    if isinstance(name, str) and name and is_zone(name):
-        return
-    import difflib
-    import zoneinfo
-
-    zones = {one.lower(): one for one in zoneinfo.available_timezones()}
-    wanted = str(name).strip().lower().replace(" ", "_")
-    cities = [one for lower, one in zones.items() if wanted and lower.rpartition("/")[2] == wanted.rpartition("/")[2]]
-    near = [zones[one] for one in difflib.get_close_matches(wanted, zones, n=3)]
-    raise TimeZoneUnknown(str(name), near=list(dict.fromkeys([*sorted(cities), *near]))[:3])
-
-
 def _check_numbers(timing: Timing) -> None:
     """Check the numbers and choices of a timing. Raises: ScheduleInvalid."""
     for name, least, most in (
@@ -454,7 +440,7 @@ def parse_moment(text: str, timezone: str, *, now: datetime, end: bool = False) 
     """Return the instant of a text: a date and time, `2026-11-24T09:00`, in the zone if it names none; a time of day,
     the next one; or a duration from now, `in 20m`. A date alone is its first moment, or with `end` its last.
 
-    Raises: ScheduleInvalid, TimeZoneUnknown.
+    Raises: ScheduleInvalid.
     """
     check_zone(timezone)
     try:

@@ -10,7 +10,12 @@ from typing import Any, Literal
 
 from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.messages import ImageLink, Text
-from perdure.core.schedules import (
+from perdure.engine.budget import check_agent_size
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, callback_to_store
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.units import NewSchedule, create_schedule, next_times
+from perdure.features.schedules.values import (
     Firing,
     InQuietHours,
     Missed,
@@ -19,11 +24,7 @@ from perdure.core.schedules import (
     ScheduleStatus,
     parse_interval,
 )
-from perdure.domain.schedules import NewSchedule, create_schedule, next_times
-from perdure.engine.budget import check_agent_size
-from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, callback_to_store
-from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
+from perdure.features.schedules.worker import ScheduleWorker, UserEvent, check_schedule, event_request
 from perdure.library.checks import check_choice, check_limit, check_number, check_text
 from perdure.library.messages.requests import fetch_images
 from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
@@ -31,8 +32,10 @@ from perdure.storage.tx import Tx
 
 
 class AsyncSchedules(AsyncPart):
-    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
-    it."""
+    """The schedules of an agent, or of all.
+
+    They are fired while a process has the store open, by one of all that have it.
+    """
 
     async def create(
         self,
@@ -122,7 +125,7 @@ class AsyncSchedules(AsyncPart):
             return create_schedule(tx, schedule_id, agent_id, new, made_by="user", at=now)
 
         schedule = await ports.store.write(write)
-        self._app.schedules.wake()
+        self._app.service(ScheduleWorker).wake()
         return schedule
 
     @reads
@@ -142,7 +145,7 @@ class AsyncSchedules(AsyncPart):
         check_limit(limit)
         if self._agent_id is not None:
             tx.agents.model(self._agent_id)
-        return tx.schedules.page(self._agent_id, statuses=statuses or None, limit=limit, after=after)
+        return tx.of(Schedules).page(self._agent_id, statuses=statuses or None, limit=limit, after=after)
 
     async def get(self, schedule_id: ScheduleId) -> Schedule:
         """The schedule of this id. Raises: NotFound, also for another agent's."""
@@ -160,21 +163,21 @@ class AsyncSchedules(AsyncPart):
         """What became of a schedule's due times, the newest first. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("before_seq", before_seq)
-        return tx.schedules.list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
+        return tx.of(Schedules).list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
 
     async def cancel(self, schedule_id: ScheduleId) -> Schedule:
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
         now = self._ports.clock.now()
-        return await self._ports.store.write(lambda tx: tx.schedules.cancel(self._find(tx, schedule_id), at=now))
+        return await self._ports.store.write(lambda tx: tx.of(Schedules).cancel(self._find(tx, schedule_id), at=now))
 
     async def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.schedules.delete(self._find(tx, schedule_id).id))
+        await self._ports.store.write(lambda tx: tx.of(Schedules).delete(self._find(tx, schedule_id).id))
 
     def _find(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
         """The schedule of this id. Raises: NotFound, also for another agent's."""
         check_text("schedule_id", schedule_id)
-        return tx.schedules.get(schedule_id, self._agent_id)
+        return tx.of(Schedules).get(schedule_id, self._agent_id)
 
 
 class AsyncEvents(AsyncAgentPart):

@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
-from perdure.core.schedules import Firing, Schedule, ScheduledMessage, is_day
 from perdure.core.secrets import hide_secret
-from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.run_request import MAX_STEPS, NewMessage
+from perdure.features.schedules.units import NewSchedule
+from perdure.features.schedules.values import Firing, Schedule, ScheduledMessage, is_day
 from perdure.server.wire.base import WireRequest, parse_parts, stamp
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.app import App
 from perdure.context.sections.envelopes import envelope
 from perdure.core.errors import (
     Conflict,
@@ -29,19 +30,18 @@ from perdure.core.errors import (
 from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId
 from perdure.core.messages import ENGINE_SENDER, Draft, Text, text_of
 from perdure.core.runs import Run, RunOptions
-from perdure.core.schedules import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
 from perdure.domain.companions.passes import begin_pass
 from perdure.domain.companions.units import find_companion
 from perdure.engine.budget import check_key_size
-from perdure.engine.companions.worker import Companions
-from perdure.engine.ports import EngineSettings, Ports, SendSettings, UnitInputs
+from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.run.accept import accept
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, check_input, with_run
-from perdure.engine.run.runner import Runner
 from perdure.engine.workers.worker import Worker
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.values import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due
 from perdure.storage.tx import Tx
 
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
@@ -194,7 +194,7 @@ def fire(
     Raises: Overtaken; NotFound: the schedule or its agent is gone.
     """
     tx.agents.lock(schedule.agent_id)  # before the schedule and the run, as everywhere
-    if tx.schedules.get(schedule.id) != schedule:
+    if tx.of(Schedules).get(schedule.id) != schedule:
         raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
     run: Run | None = None
     run_id: RunId | None = None
@@ -227,7 +227,7 @@ def fire(
         reason=refusal[:REASON_CHARS],
     )
     next_at = plan.after_failure if plan.fires and outcome != "fired" else plan.next_at
-    advanced = tx.schedules.advance(schedule, firing, next_at=next_at, at=inputs.now)
+    advanced = tx.of(Schedules).advance(schedule, firing, next_at=next_at, at=inputs.now)
     if advanced is None:
         raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
     return Fired(advanced, firing, run)
@@ -249,18 +249,28 @@ AT_ONCE = 64
 class ScheduleWorker(Worker):
     """Fires the schedules of a store, beside the workers of other processes."""
 
-    def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: SendSettings) -> None:
+    def __init__(self, app: App) -> None:
         super().__init__("firing schedules", self._fire_all, LOOK_S)
-        self._ports, self._runner, self._companions, self._settings = ports, runner, companions, settings
-        ports.signals.on("schedules", self.wake)
+        self._ports, self._runner, self._companions, self._settings = (
+            app.ports,
+            app.runner,
+            app.companions,
+            app.settings,
+        )
+        app.ports.signals.on("schedules", self.wake)
         # Due times that were left to others, and until when.
         self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}
+
+    async def start(self) -> None:
+        """Begin to look, unless this process leaves schedules to others."""
+        if self._settings.schedules == "on":
+            await super().start()
 
     async def _fire_all(self) -> float:
         """Fire what is due, and return the seconds until the next look. Raises: StoreError."""
         await self.fire_due()
         now = self._ports.clock.now()
-        next_at = await self._ports.store.read(lambda tx: tx.schedules.next_due(since=now))
+        next_at = await self._ports.store.read(lambda tx: tx.of(Schedules).next_due(since=now))
         return LOOK_S if next_at is None else min(LOOK_S, max(0.001, (next_at - now).total_seconds()))
 
     async def fire_due(self) -> int:
@@ -282,7 +292,7 @@ class ScheduleWorker(Worker):
         now = self._ports.clock.now()
         self._left = {id_: (due_at, until) for id_, (due_at, until) in self._left.items() if until > now}
         limit = AT_ONCE + len(self._left)
-        found = await self._ports.store.read(lambda tx: tx.schedules.list_due(at=now, limit=limit))
+        found = await self._ports.store.read(lambda tx: tx.of(Schedules).list_due(at=now, limit=limit))
         return [one for one in found if one.id not in self._left or self._left[one.id][0] != one.next_at]
 
     async def _deal_with(self, schedule: Schedule) -> bool:

@@ -17,9 +17,9 @@ if for_work(__name__):
     from perdure.cli.work import deleting, get_agent, read_object
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
-    from perdure.core.schedules import Schedule
     from perdure.core.text.zones import zone
-    from perdure.domain.schedules import describe_timing, next_times
+    from perdure.features.schedules.units import describe_timing, next_times
+    from perdure.features.schedules.values import Schedule
     from perdure.library.perdure import AsyncPerdure
 
 Name = Annotated[str, argument("Its id or the beginning of it, or its name.", "ID")]

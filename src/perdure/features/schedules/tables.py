@@ -1,4 +1,4 @@
-"""`tx.schedules`: the schedules of agents, and what became of their due times."""
+"""`tx.of(Schedules)`: the schedules of agents, and what became of their due times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import Image, Text, parts_from_json, parts_to_json
-from perdure.core.schedules import Action, Firing, QuietHours, Schedule, ScheduledMessage, ScheduleStatus, Timing
+from perdure.features.schedules.values import (
+    Action,
+    Firing,
+    QuietHours,
+    Schedule,
+    ScheduledMessage,
+    ScheduleStatus,
+    Timing,
+)
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.background.batches import CALLBACK

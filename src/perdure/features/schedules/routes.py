@@ -7,16 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.schedules import ScheduleStatus
-from perdure.domain.schedules import next_times
 from perdure.engine.run.run_request import KEY_MAX_CHARS
-from perdure.library.checks import LIMIT_MAX
-from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, json_answer
-from perdure.server.routes.mcp_servers import Guard
-from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
-from perdure.server.wire.runs import Run, wire_run
-from perdure.server.wire.schedules import (
+from perdure.features.schedules.units import next_times
+from perdure.features.schedules.values import ScheduleStatus
+from perdure.features.schedules.wire import (
     CreatedSchedule,
     EventIn,
     FiringShape,
@@ -26,6 +20,12 @@ from perdure.server.wire.schedules import (
     ScheduleShape,
     schedule_shape,
 )
+from perdure.library.checks import LIMIT_MAX
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.http import Json, Library, json_answer
+from perdure.server.routes.mcp_servers import Guard
+from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
+from perdure.server.wire.runs import Run, wire_run
 
 router = APIRouter(tags=["schedules"])
 

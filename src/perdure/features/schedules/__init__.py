@@ -1,0 +1,1 @@
+"""Messages that are sent to agents by themselves, and events from outside."""

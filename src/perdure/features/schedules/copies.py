@@ -1,0 +1,52 @@
+"""The schedules of an agent in its copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.errors import ScheduleInvalid
+from perdure.core.ids import AgentId, Ids, ScheduleId
+from perdure.domain.agents.copies import CopyPart
+from perdure.domain.companions.units import find_companion
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.values import Schedule, check_timing
+from perdure.storage.tx import Tx
+
+_ALL = 1_000_000
+
+
+def copy_schedules(tx: Tx, agent_id: AgentId) -> Sequence[Schedule]:
+    """Return those that still fire, of the first conversation."""
+    found = tx.of(Schedules).page(agent_id, statuses=["active"], limit=_ALL, after=None)
+    return [replace(one, callback=None) for one in found if not one.conversation_seq]
+
+
+def restore_schedules(
+    tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], ids: Ids, at: datetime
+) -> Sequence[str]:
+    """Give them to the agent of a copy; return which of them can't fire any more."""
+    left_out = []
+    for schedule in schedules:
+        try:
+            first = check_timing(schedule.timing, now=at, interval_s=tx.limits.schedule_interval_s)
+        except ScheduleInvalid as error:
+            left_out.append(f"schedule {schedule.name!r:.80} is left out: {error!s:.200}")
+            continue
+        if schedule.action == "companion" and find_companion(tx, agent_id) is None:
+            left_out.append(f"schedule {schedule.name!r:.80} is left out: the agent has no companion")
+            continue
+        own_id = ScheduleId(ids.new("schedule"))
+        copied = replace(schedule, id=own_id, agent_id=agent_id, seq=0, conversation_seq=0, callback=None)
+        tx.of(Schedules).add(replace(copied, status="active", next_at=first, created_at=at, updated_at=at))
+    return left_out
+
+
+SCHEDULES = CopyPart(
+    name="schedules",
+    kind=Sequence[Schedule],
+    texts=("name", "messages"),
+    copy=copy_schedules,
+    restore=restore_schedules,
+)

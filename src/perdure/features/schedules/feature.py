@@ -1,0 +1,31 @@
+"""Messages that are sent to agents by themselves, and events from outside."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun, TableUse
+
+FEATURE = Feature(
+    name="schedules",
+    nouns={"schedule": Noun(modules=("commands",), help="Add, list, show, cancel or delete what wakes agents.")},
+    verbs={"event": Noun(modules=("commands",), help="Tell an agent that something happened, and print what it says.")},
+    routes=("routes",),
+    sections={"memory": "pages:SECTION"},
+    tools="tools",
+    parts={"schedules": "service:AsyncSchedules"},
+    agent_parts={"notify": "service:AsyncEvents.notify"},
+    services=("worker:ScheduleWorker",),
+    tables=(
+        TableUse(name="schedule_firings", key=("schedule_seq", "seq"), texts=("reason",), place="schedule"),
+        TableUse(
+            name="schedules",
+            key=("seq",),
+            texts=("name", "messages", "callback"),
+            place="schedule",
+            has_callback=True,
+            spread_key=("agent_id", "id"),
+            queues={"schedules_late": "t.next_at <= :at"},
+        ),
+    ),
+    copies="copies:SCHEDULES",
+    points={"companion_lost": "units:cancel_passes", "work_waits": "units:is_due"},
+)

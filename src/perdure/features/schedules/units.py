@@ -1,0 +1,158 @@
+"""Units of work on schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Literal
+
+from perdure.core.errors import InvalidInput, ScheduleInvalid
+from perdure.core.ids import AgentId, ScheduleId
+from perdure.core.runs import Callback
+from perdure.core.text.zones import zone
+from perdure.domain.companions.units import find_companion
+from perdure.features.schedules import values
+from perdure.features.schedules.tables import Schedules
+from perdure.storage.tx import Tx
+
+NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchedule:
+    """A schedule to create; the fields are those of `Schedule` and `Timing`.
+
+    Args:
+        timezone: None: the agent's.
+        starts_at: None: of an interval one interval from now, else now.
+    """
+
+    messages: tuple[values.ScheduledMessage, ...]
+    name: str = ""
+    at: datetime | str | None = None
+    every_s: int | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    starts_at: datetime | str | None = None
+    ends_at: datetime | str | None = None
+    max_firings: int | None = None
+    missed: values.Missed = "once"
+    missed_limit: int = 10
+    quiet: str | None = None
+    in_quiet_hours: Literal["move", "skip"] = "move"
+    conversation_seq: int = 0
+    max_steps: int | None = None
+    callback: Callback | None = None
+    form: dict[str, Any] = field(default_factory=dict)
+    action: values.Action = "message"
+
+
+def create_schedule(
+    tx: Tx,
+    schedule_id: ScheduleId,
+    agent_id: AgentId,
+    new: NewSchedule,
+    *,
+    made_by: Literal["user", "agent"],
+    at: datetime,
+) -> values.Schedule:
+    """Create a schedule. Raises: NotFound: the agent or its conversation; TimeZoneUnknown, ScheduleInvalid, TooMany."""
+    if not isinstance(new.name, str) or len(new.name) > NAME_CHARS:
+        raise InvalidInput(f"the schedule's name is {new.name!r:.80}: give a text of at most {NAME_CHARS} characters")
+    timing = timing_of(new, tx.agents.get(agent_id).timezone, now=at)
+    first = values.check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
+    tx.conversations.get_by_seq(agent_id, new.conversation_seq)
+    if new.action == "companion" and find_companion(tx, agent_id) is None:
+        raise ScheduleInvalid(f"{agent_id} has no companion that a schedule could wake: give it one first")
+    return tx.of(Schedules).add(
+        values.Schedule(
+            id=schedule_id,
+            agent_id=agent_id,
+            name=new.name.strip(),
+            timing=timing,
+            action=new.action,
+            messages=new.messages,
+            conversation_seq=new.conversation_seq,
+            made_by=made_by,
+            next_at=first,
+            max_steps=new.max_steps,
+            callback=new.callback,
+            form=new.form,
+            created_at=at,
+            updated_at=at,
+        )
+    )
+
+
+def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
+    """Return the timing of a new schedule. Raises: TimeZoneUnknown, ScheduleInvalid."""
+    timezone = agent_timezone if new.timezone is None else new.timezone
+
+    def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:
+        if isinstance(value, datetime):
+            value = value.isoformat()  # one without a zone is of the schedule's
+        if not isinstance(value, str | None):
+            raise InvalidInput(f"{value!r:.80} is no time: give a datetime, or a text such as 2026-11-24T09:00")
+        return None if value is None else values.parse_moment(value, timezone, now=now, end=end)
+
+    if not isinstance(new.cron, str | None):
+        raise ScheduleInvalid(f"cron expression is {new.cron!r:.80}: give a text such as '0 9 * * MON-FRI'")
+    starts_at = moment(new.starts_at)
+    if starts_at is None:
+        starts_at = now.replace(microsecond=0)
+        if type(new.every_s) is int and 0 < new.every_s < 10**9:
+            starts_at = starts_at + timedelta(seconds=new.every_s)
+    elif starts_at <= now and new.every_s is not None:
+        raise InvalidInput(f"starts_at is {new.starts_at}: the first time of an interval must be in the future")
+    return values.Timing(
+        at=moment(new.at),
+        every_s=new.every_s,
+        cron=None if new.cron is None else " ".join(new.cron.split()),
+        timezone=timezone,
+        starts_at=starts_at,
+        ends_at=moment(new.ends_at, end=True),
+        max_firings=new.max_firings,
+        missed=new.missed,
+        missed_limit=new.missed_limit,
+        quiet=None if new.quiet is None else values.parse_quiet(new.quiet, new.in_quiet_hours),
+    )
+
+
+def next_times(schedule: values.Schedule, count: int) -> Sequence[datetime]:
+    """Return the next due times of a schedule, at most `count`."""
+    if schedule.next_at is None:
+        return []
+    left = count
+    if schedule.timing.max_firings is not None:
+        left = min(count, schedule.timing.max_firings - schedule.firings)
+    return [schedule.next_at, *islice(values.due_times(schedule.timing, schedule.next_at), left - 1)]
+
+
+def describe_timing(timing: values.Timing) -> str:
+    """Return when a schedule is due, in a few words."""
+    here = zone(timing.timezone)
+    if timing.at is not None:
+        words = f"at {timing.at.astimezone(here):%Y-%m-%d %H:%M}"
+    elif timing.every_s is not None:
+        unit, letter = next((size, unit) for size, unit in _UNITS if timing.every_s % size == 0)
+        words = f"every {timing.every_s // unit} {letter}"
+    else:
+        words = f"cron {timing.cron}"
+    quiet = timing.quiet
+    rest = "" if quiet is None else f", not {quiet.start:%H:%M}-{quiet.end:%H:%M}"
+    return f"{words} ({timing.timezone}){rest}"
+
+
+_UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def cancel_passes(tx: Tx, agent_id: AgentId, at: datetime) -> None:
+    """End the schedules that wake a companion, which the agent has no more."""
+    tx.of(Schedules).cancel_all(agent_id, "companion", at=at)
+
+
+def is_due(tx: Tx, at: datetime) -> bool:
+    """Return whether a schedule is to be fired."""
+    return bool(tx.of(Schedules).list_due(at=at, limit=1))
