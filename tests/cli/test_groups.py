@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.commands.groups import cancel_on_interrupt
+from perdure.features.groups.commands import cancel_on_interrupt
 from tests.cli.test_completion import completions
 from tests.support.library import SlowSpeaker, open_async, open_sync
 from tests.support.programs import run_inside
@@ -108,6 +108,6 @@ async def test_an_interrupt_cancels_the_turn(tmp_path: Path) -> None:
         with cancel_on_interrupt(alone, turn):
             await model.speaking.wait()
             os.kill(os.getpid(), signal.SIGINT)
-            reply = await perdure.group_of(turn.group_id).reply(turn)
+            reply = await perdure.groups.of(turn.group_id).reply(turn)
 
         assert reply.stop_reason == "cancelled"

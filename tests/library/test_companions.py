@@ -20,8 +20,8 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import ConversationBusy, InvalidInput, NotFound
 from perdure.core.models import Model
 from perdure.core.runs import Usage
-from perdure.domain.companions.passes import PassLimits, begin_due_pass
-from perdure.library.groups.companions import PassInfo
+from perdure.features.groups.companion_service import PassInfo
+from perdure.features.groups.passes import PassLimits, begin_due_pass
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 
@@ -279,7 +279,7 @@ async def test_an_agent_that_a_group_made_a_companion_is_never_deleted_with_anot
 
         info = await agent.companion.info()
         assert info is not None
-        await perdure.group_of(info.group.id).update(agent_ids=[helper.id])
+        await perdure.groups.of(info.group.id).update(agent_ids=[helper.id])
         await perdure.delete_agent(agent.id)
 
         assert "helper" in [one.name for one in await perdure.agents()]
@@ -298,7 +298,7 @@ async def test_companions_of_companions_are_refused(tmp_path: Path) -> None:
             with pytest.raises(InvalidInput, match="companion"):
                 await perdure.groups.create("sleeptime", agents=[companion], manager=main)
         with pytest.raises(InvalidInput, match="is the companion of another agent"):
-            await perdure.group_of(own.group.id).update(agent_ids=[other.companion.id])
+            await perdure.groups.of(own.group.id).update(agent_ids=[other.companion.id])
 
         assert [await one.companion.info() is not None for one in (agent, ben, eve)] == [True, False, True]
 
@@ -324,7 +324,7 @@ async def test_replacing_a_companion_or_its_agent_releases_the_former_one(tmp_pa
         waking = asyncio.create_task(agent.companion.wake())
         await reading.wait()
         nightly = await agent.schedules.create(every="1d", companion=True)
-        await perdure.group_of(info.group.id).update(agent_ids=[helper.id])
+        await perdure.groups.of(info.group.id).update(agent_ids=[helper.id])
         done = await asyncio.wait_for(waking, 10)
 
         assert done is not None and done.outcome == "cancelled"
@@ -335,7 +335,7 @@ async def test_replacing_a_companion_or_its_agent_releases_the_former_one(tmp_pa
         assert (await agent.schedules.get(nightly.id)).status == "active"
 
         await boss.blocks.create("plan", "plums")
-        moved = await perdure.group_of(info.group.id).update(manager_agent_id=boss.id)
+        moved = await perdure.groups.of(info.group.id).update(manager_agent_id=boss.id)
         assert moved.info.last_message_id is None
         assert sorted(block.label for block in await helper.blocks.list()) == ["human", "persona", "plan"]
         assert await agent.companion.info() is None

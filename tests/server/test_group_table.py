@@ -16,8 +16,8 @@ from letta_client.types import StopReasonType
 from letta_client.types.agents import AssistantMessage, LettaResponse, LettaStreamingResponse, SystemMessage
 from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
-from perdure.core.groups.group import SLEEPTIME_KINDS
-from perdure.server.wire.groups import STOP_REASONS
+from perdure.features.groups.values import SLEEPTIME_KINDS
+from perdure.features.groups.wire import STOP_REASONS
 from tests.engine.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
 from tests.server.routed import Routed, connected
 from tests.support.groups import Team, open_team

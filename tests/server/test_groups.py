@@ -82,7 +82,7 @@ async def test_an_agent_shows_its_groups() -> None:
 
 async def test_a_list_of_agents_costs_no_query_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many agents of the page manage one."""
-    from perdure.storage.tables.groups.groups import Groups
+    from perdure.features.groups.tables import Groups
 
     calls: list[int] = []
     find = Groups.list_managed

@@ -11,13 +11,15 @@ import pytest
 from perdure.core.blocks import Author
 from perdure.core.errors import EmptyMessage, GroupBusy, IdempotencyMismatch, InvalidInput, NotFound
 from perdure.core.events import Delta
-from perdure.core.groups.group import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
 from perdure.core.ids import ConversationId, GroupId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import RunFilter
-from perdure.domain.groups.units import update_group
-from perdure.engine.groups.units import GroupRequest, accept_turn, claim_turn, reset_group
+from perdure.features.groups.tables import Groups
+from perdure.features.groups.turn_units import GroupRequest, accept_turn, claim_turn, reset_group
+from perdure.features.groups.units import update_group
+from perdure.features.groups.values import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
+from perdure.features.groups.work_tables import GroupTurns
 from perdure.library.checks import Page
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -51,7 +53,7 @@ async def conversation_of(team: Team, group_id: GroupId) -> ConversationId:
     """The conversation in which the first agent speaks in a group."""
 
     def find(tx: Tx) -> ConversationId:
-        agent_id, _, seq = tx.groups.members(group_id)[0]
+        agent_id, _, seq = tx.of(Groups).members(group_id)[0]
         assert seq is not None
         return tx.conversations.get_by_seq(agent_id, seq).id
 
@@ -70,7 +72,7 @@ async def test_bad_messages_are_refused() -> None:
         with pytest.raises(InvalidInput, match="no agents left"):
             await team.turns.send(group.id, "Hello")
 
-        assert await team.store.read(lambda tx: tx.group_turns.list(group.id)) == []
+        assert await team.store.read(lambda tx: tx.of(GroupTurns).list(group.id)) == []
 
 
 async def test_a_key_stands_for_one_turn() -> None:
@@ -139,7 +141,7 @@ async def test_an_agent_that_is_deleted_while_it_speaks_is_passed_over() -> None
         assert ended.stop_reason == "end_turn"
         assert (await team.transcript(group))[1:] == ["Anna: OK.", "Bob: ✗ it was deleted while it spoke", "Carl: OK."]
         assert "[Bob] (could not speak: it was deleted while it spoke)" in team.input_of("Carl")
-        assert (await team.store.read(lambda tx: tx.groups.get(group.id))).agent_ids == (
+        assert (await team.store.read(lambda tx: tx.of(Groups).get(group.id))).agent_ids == (
             team.agents["Anna"],
             team.agents["Carl"],
         )
@@ -166,7 +168,7 @@ async def test_the_group_of_a_turn_may_be_deleted(manager: str | None) -> None:
         turn = await team.turns.send(group.id, "Hello")
         await model.asked.wait()
         if manager is None:
-            await team.store.write(lambda tx: tx.groups.delete(group.id))
+            await team.store.write(lambda tx: tx.of(Groups).delete(group.id))
         else:
             await team.store.write(lambda tx: tx.agents.delete(team.agents["Max"]))
         async with asyncio.timeout(20):
@@ -257,7 +259,7 @@ async def test_usage_of_a_turn_is_that_of_its_runs() -> None:
 async def test_a_turn_ends_when_it_has_cost_enough() -> None:
     """Where prices are known."""
     async with open_team({"Anna": [], "Bob": []}) as team:
-        team.turns._price_of = lambda model, usage: 0.25
+        team.turns._ports = replace(team.turns._ports, price_of=lambda model, usage: 0.25)
         group = await team.group("Anna", "Bob", max_turns=9, max_cost_usd=0.6)
         turn = await team.say(group)
 
@@ -326,7 +328,7 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
         turn = await team.turns.send(group.id, "hi")
         await model.asked.wait()
         await team.perdure.conversations.delete_conversation(
-            await team.perdure.group_of(group.id).conversation_of(team.agents["Anna"])
+            await team.perdure.groups.of(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 
@@ -342,7 +344,7 @@ async def test_a_turn_that_its_process_left_goes_on() -> None:
         await leave(team, group.id, "host/1/2/3/gone")
         team.turns._is_dead = lambda owner: owner.endswith("gone")
         await team.turns.recover()
-        turn = await team.store.read(lambda tx: tx.group_turns.get(group.id, 1))
+        turn = await team.store.read(lambda tx: tx.of(GroupTurns).get(group.id, 1))
 
         assert (await team.ended(turn)).stop_reason == "end_turn"
         assert (await team.ended(turn)).lease_number == 2
@@ -354,7 +356,7 @@ async def test_a_turn_that_another_process_gives_back_is_taken_up_when_it_says_s
 ) -> None:
     """What a process that closes tells others in the transaction that releases its turns wakes them; they don't look
     by themselves here."""
-    monkeypatch.setattr("perdure.engine.groups.turns.RECOVERY_S", 3_600.0)
+    monkeypatch.setattr("perdure.features.groups.runner.RECOVERY_S", 3_600.0)
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         await team.say(group, "one")
@@ -365,8 +367,8 @@ async def test_a_turn_that_another_process_gives_back_is_taken_up_when_it_says_s
 
         def give_back(tx: Tx) -> int:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(type(tx.group_turns._db), "signal", lambda _, topic: topics.append(topic))
-                return tx.group_turns.release("host/1/2/3/closing")
+                patched.setattr(type(tx.of(GroupTurns)._db), "signal", lambda _, topic: topics.append(topic))
+                return tx.of(GroupTurns).release("host/1/2/3/closing")
 
         assert await team.store.write(give_back) == 1
         team.perdure.app.ports.signals._pass_on(topics)
@@ -390,7 +392,7 @@ async def test_a_turn_is_left_to_a_process_that_reaches_the_models() -> None:
         team.perdure.app.models._models["test/Bob"] = model
         await team.turns.recover()
 
-        assert await team.stream(await team.store.read(lambda tx: tx.group_turns.get(group.id, 1))) == [
+        assert await team.stream(await team.store.read(lambda tx: tx.of(GroupTurns).get(group.id, 1))) == [
             *("Anna", "Bob", "end_turn")
         ]
 
@@ -428,9 +430,10 @@ async def test_a_defect_ends_the_turn_and_not_the_group() -> None:
         def broken(model: str, usage: object) -> float:
             raise ZeroDivisionError("no price")
 
-        price, team.turns._price_of = team.turns._price_of, broken
+        ports = team.turns._ports
+        team.turns._ports = replace(ports, price_of=broken)
         turn = await team.say(group)
-        team.turns._price_of = price
+        team.turns._ports = ports
 
         assert turn.stop_reason == "error" and turn.failure is not None
         assert turn.failure.message == "ZeroDivisionError: no price"
@@ -449,7 +452,7 @@ async def test_a_turn_that_can_not_be_claimed_is_not_tried_without_a_pause(monke
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.groups.turns.claim_turn", broken)
+            patch.setattr("perdure.features.groups.runner.claim_turn", broken)
             turn = await team.turns.send(group.id, "hi")
             await asyncio.sleep(0.05)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.groups.group import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.runs import Usage
-from perdure.engine.groups.log import GroupLog
-from perdure.engine.groups.next_action import CHOICES_MAX, DYNAMIC_TURNS, Finish, Speak, next_action
+from perdure.features.groups.log import GroupLog
+from perdure.features.groups.next_action import CHOICES_MAX, DYNAMIC_TURNS, Finish, Speak, next_action
+from perdure.features.groups.values import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.testing.clock import START
 
 GROUP = GroupId("group-1")

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupKind
+from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupKind
 from perdure.testing.scripted_model import Line, calls, fails, says
 from tests.support.groups import Team, open_team
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.groups.group import GroupMember, GroupPlan, Speaker
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.domain.facts.turns import is_turn
-from perdure.domain.groups.units import update_group
-from perdure.engine.groups.texts import build_input, parse_choice
+from perdure.features.groups.texts import build_input, parse_choice
+from perdure.features.groups.units import update_group
+from perdure.features.groups.values import GroupMember, GroupPlan, Speaker
 from perdure.testing.scripted_model import Line, fails, says
 from tests.support.groups import open_team
 
