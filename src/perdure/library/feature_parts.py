@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from perdure.engine.run.accept import Accepted
     from perdure.features.schedules.service import AsyncSchedules
 
+__all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
+
 
 class AsyncStoreFeatures:
     """What features add to a store."""
