@@ -28,6 +28,23 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetting:
+    """A setting of agents.
+
+    Args:
+        check: what is called with the settings of an agent that has it; it raises InvalidInput.
+        shape: the type of its values in requests.
+        keeps_empty: whether an empty object is a value, and not no setting.
+        keeps_false: whether false is one.
+    """
+
+    check: str
+    shape: str
+    keeps_empty: bool = False
+    keeps_false: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -91,6 +108,7 @@ class Feature:
         tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
         toolboxes: kind of tool -> class of the `BoundToolbox` that runs them; see `perdure.app`.
+        agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
         pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
@@ -114,6 +132,7 @@ class Feature:
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     toolboxes: Mapping[str, str] = field(default_factory=dict)
+    agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
     pages: Sequence[str] = ()
     own_settings: Sequence[str] = ()
@@ -161,6 +180,12 @@ def find_features() -> Sequence[Feature]:
         found[ready[0].name] = ready[0]
         waiting.remove(ready[0])
     return [*found.values()]
+
+
+@functools.cache
+def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
+    """The settings of agents by their names, each with its feature."""
+    return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
 
 
 def feature_tables() -> Sequence[TableUse]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.schedules.service import AsyncSchedules
 
+__all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
+
 
 class AsyncStoreFeatures:
     """What features add to a store."""
