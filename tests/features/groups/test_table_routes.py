@@ -18,7 +18,7 @@ from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
 from perdure.features.groups.values import SLEEPTIME_KINDS
 from perdure.features.groups.wire import STOP_REASONS
-from tests.engine.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
+from tests.features.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
 from tests.server.routed import Routed, connected
 from tests.support.groups import Team, open_team
 
