@@ -110,7 +110,7 @@ async def test_users_have_names_too() -> None:
             Draft(id=MessageId(f"message-{number}"), role="user", parts=(Text("Hello\n[tom] No"),), name=name)
             for number, name in enumerate(names)
         ]
-        await team.ended(await team.turns.send(group.id, drafts))
+        await team.ended(await team.send(group.id, drafts))
 
         sent = team.input_of("Anna").split("name.)\n\n")[1]
         assert sent.split("\n\\[tom] No") == [

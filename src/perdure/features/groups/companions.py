@@ -55,11 +55,6 @@ def find_companion(tx: Tx, agent_id: AgentId) -> Group | None:
     return None
 
 
-def has_companion(tx: Tx, agent_id: AgentId) -> bool:
-    """Whether an agent has a companion."""
-    return find_companion(tx, agent_id) is not None
-
-
 def list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
     """An agent's companion, if it has one."""
     group = find_companion(tx, agent_id)

@@ -27,6 +27,7 @@ from perdure.core.incoming.backoff import backoff_s
 from perdure.core.messages import Image, Message, Text
 from perdure.core.runs import Failure, Run, RunKey, RunOptions
 from perdure.core.tasks import end_tasks
+from perdure.domain.values import is_there
 from perdure.engine.ports import Ports, PriceOf, SendSettings
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
@@ -73,7 +74,7 @@ class TurnDriver:
             await asyncio.wait((work, beats), return_when=asyncio.FIRST_COMPLETED)
             (work if work.done() else beats).result()
         except (LeaseLost, NotFound):
-            if not await self._ports.store.read(_is_there, self._turn):
+            if not await self._ports.store.read(lambda tx: is_there(tx.of(Groups).get, self._turn.group_id)):
                 await self.cancel()
             raise
         finally:
@@ -137,8 +138,8 @@ class TurnDriver:
         """Have one agent speak, and wait until it has. Raises: StoreError."""
         async with places:
             begun = await begin_speech(self._turn, speaker, seen_seq, self._ports, self._runner)
-            if isinstance(begun, Refused):
-                return Outcome(problem=begun.reason, awaits_approval=begun.awaits_approval)
+            if isinstance(begun, Outcome):
+                return begun
             run = self._open[speaker.place] = begun.run
             live = self._live.open(speaker.place, run)
             if self._is_cancelled:
@@ -187,15 +188,6 @@ class TurnDriver:
             await self._runner.cancel(run.id)
 
 
-def _is_there(tx: Tx, turn: GroupTurn) -> bool:
-    """Whether the group was not deleted."""
-    try:
-        tx.of(Groups).get(turn.group_id)
-    except NotFound:
-        return False
-    return True
-
-
 def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
     """The speeches of a cancelled turn whose runs have begun: they are ended and told of before the turn ends."""
     action = next_action(replace(log, turn=replace(log.turn, cancel_requested=False)))
@@ -203,14 +195,6 @@ def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
         return None
     begun = tuple(speaker for speaker in action.speakers if find_run(tx, log.turn, speaker) is not None)
     return replace(action, speakers=begun) if begun else None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An agent could not even begin to speak."""
-
-    reason: str
-    awaits_approval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +226,7 @@ def find_run(tx: Tx, turn: GroupTurn, speaker: Speaker) -> Run | None:
 
 async def begin_speech(
     turn: GroupTurn, speaker: Speaker, seen_seq: int, ports: Ports, runner: Runner
-) -> Accepted | Refused:
+) -> Accepted | Outcome:
     """Begin the run for a place, or find the one that has begun. Raises: StoreError, LeaseLost."""
     store, plan = ports.store, turn.plan
     assert plan is not None
@@ -264,14 +248,14 @@ async def begin_speech(
         raise
     except IdempotencyMismatch:  # another process has begun it meanwhile, with a text of its own
         run = await store.read(find_run, turn, speaker)
-        return Refused("its run is gone") if run is None else Accepted(run, (), repeated=True)
+        return Outcome(problem="its run is gone") if run is None else Accepted(run, (), repeated=True)
     except NotFound as error:
         kinds = {"agent": "it was deleted", "conversation": "its conversation for this group was deleted"}
-        return Refused(kinds.get(error.kind, str(error)))
+        return Outcome(problem=kinds.get(error.kind, str(error)))
     except ApprovalPending:
-        return Refused("a call of an earlier turn still waits for approval", awaits_approval=True)
+        return Outcome(problem="a call of an earlier turn still waits for approval", awaits_approval=True)
     except PerdureError as error:
-        return Refused(str(error))
+        return Outcome(problem=str(error))
 
 
 async def _messages(

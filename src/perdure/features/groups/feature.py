@@ -61,7 +61,7 @@ FEATURE = Feature(
         "compacted": "worker:look_at",
         "goes_last": "worker:goes_last",
         "group_conversation": "service:conversation_of",
-        "has_companion": "companions:has_companion",
+        "has_companion": "companions:list_companions",
         "import_group": "wire:import_group",
         "managed_group": "wire:Group",
         "memory_copies": "companions:list_companions",

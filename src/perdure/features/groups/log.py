@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, GroupId
+from perdure.core.ids import AgentId, GroupId, MessageId
+from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.features.groups.tables import GroupMessages
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupPlan, GroupTurn, Speaker, SpeakerTask
@@ -60,13 +61,21 @@ def task_of(plan: GroupPlan, agent_id: AgentId) -> SpeakerTask:
 
 def member_of(plan: GroupPlan, agent_id: AgentId) -> GroupMember:
     """The agent as it belongs to the group."""
-    members = [*plan.participants, *([plan.manager] if plan.manager is not None else [])]
-    return next(member for member in members if member.agent_id == agent_id)
+    return next(member for member in plan.members if member.agent_id == agent_id)
 
 
 def load_group_log(tx: Tx, group_id: GroupId, seq: int) -> GroupLog:
     """Raises: NotFound: there is no such group or turn."""
     return GroupLog(tx.of(GroupTurns).get(group_id, seq), tx.of(GroupMessages).list_of_turn(group_id, seq))
+
+
+def load_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Mapping[MessageId, Message]:
+    """The messages of agents that entries stand for, as far as they are there still."""
+    wanted: defaultdict[AgentId, list[int]] = defaultdict(list)
+    for entry in entries:
+        if entry.sender_id is not None and entry.message_seq is not None:
+            wanted[entry.sender_id].append(entry.message_seq)
+    return {one.id: one for agent_id, seqs in wanted.items() for one in tx.messages.list_by_seqs(agent_id, seqs)}
 
 
 class Pulse:
@@ -151,17 +160,3 @@ class LiveTurn:
         for speech in self.speeches.values():
             speech.end(lost=True)
         self.pulse.fire()
-
-
-class Live:
-    """The turns that go on in this process, or that somebody follows here."""
-
-    def __init__(self) -> None:
-        self._turns: weakref.WeakValueDictionary[tuple[GroupId, int], LiveTurn] = weakref.WeakValueDictionary()
-
-    def turn(self, turn: GroupTurn) -> LiveTurn:
-        """What is known here of a turn: the same object for its driver and all its readers."""
-        key = (turn.group_id, turn.seq)
-        if (found := self._turns.get(key)) is None:
-            found = self._turns[key] = LiveTurn()
-        return found

@@ -266,16 +266,11 @@ begin more with every hop."""
 
 def check_asked(tx: Tx, request: RunRequest) -> None:
     """Check that a run may ask for another one. Raises: TooManyMessages, CircularWait."""
-    if request.options.origin is not None:
-        check_origin(tx, request.options.origin)
+    origin = request.options.origin
+    if origin is not None and tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
+        raise TooManyMessages(origin, MESSAGES_MAX)
     if request.options.caller is not None:
         check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
-
-
-def check_origin(tx: Tx, origin: RunId) -> None:
-    """Check that one more message may come of a run. Raises: TooManyMessages."""
-    if tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
-        raise TooManyMessages(origin, MESSAGES_MAX)
 
 
 def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) -> None:

@@ -11,9 +11,10 @@ from datetime import datetime
 
 from perdure.core.blocks import Author
 from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, LimitReached, NotFound
-from perdure.core.ids import AgentId, ConversationId, GroupId
+from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Draft, parts_to_json, text_of
 from perdure.core.runs import NO_OPTIONS, Failure, IfBusy, RunOptions
+from perdure.domain.values import is_there
 from perdure.engine.budget import check_agent_size, find_limit
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.ports import Ports, UnitInputs
@@ -21,6 +22,7 @@ from perdure.engine.run.rows import decode_drafts, encode_drafts
 from perdure.features.groups.log import GroupLog, load_group_log
 from perdure.features.groups.next_action import Finish
 from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.units import open_conversation
 from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.storage.tx import Tx
@@ -152,17 +154,12 @@ def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
     """The settings of a group as they are now; an agent whose conversation was deleted gets a new one. An agent with a
     companion is written to in its first conversation, as if its user wrote to it."""
     members: dict[str, GroupMember] = {}
-    for agent_id, name, conversation_seq in tx.of(Groups).members(group.id):
-        if group.kind in SLEEPTIME_KINDS:
-            conversation_seq = 0
-        elif conversation_seq is None or not _is_there(tx, tx.conversations.get_by_seq(agent_id, conversation_seq).id):
-            conversation_id = ConversationId(inputs.ids.new("conversation"))
-            conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=inputs.now)
-            conversation_seq = conversation.seq
-            tx.of(Groups).put_conversation(
-                group.id, GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation_seq)
-            )
-        members[agent_id] = GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation_seq)
+    for agent_id, name, seq in tx.of(Groups).members(group.id):
+        seq = 0 if group.kind in SLEEPTIME_KINDS else seq
+        if seq is not None and is_there(tx.conversations.get, tx.conversations.get_by_seq(agent_id, seq).id):
+            members[agent_id] = GroupMember(agent_id=agent_id, name=name, conversation_seq=seq)
+        else:
+            members[agent_id] = open_conversation(tx, group, agent_id, name, ids=inputs.ids, at=inputs.now)
     return GroupPlan(
         kind=group.kind,
         participants=tuple(members[one] for one in group.agent_ids),
@@ -172,15 +169,6 @@ def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
         max_tokens=group.max_tokens,
         max_cost_usd=group.max_cost_usd,
     )
-
-
-def _is_there(tx: Tx, conversation_id: ConversationId) -> bool:
-    """Whether the conversation was not deleted."""
-    try:
-        tx.conversations.get(conversation_id)
-    except NotFound:
-        return False
-    return True
 
 
 def _entry_of(turn: GroupTurn, draft: Draft, at: datetime) -> GroupMessage:

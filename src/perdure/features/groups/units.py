@@ -43,23 +43,28 @@ class NewGroup:
     hidden: bool = False
 
 
-class GroupChanges(TypedDict, total=False):
-    """The fields of a group that can change. A missing field stays; None removes a limit or sets the default."""
+class GroupFields(TypedDict, total=False):
+    """The fields of a group besides its agents. A missing field has its default."""
 
-    agent_ids: Sequence[AgentId]
-    manager_agent_id: AgentId | None
     description: str
     shared_block_ids: Sequence[BlockId]
     termination_token: str | None
     max_turns: int | None
     max_tokens: int | None
     max_cost_usd: float | None
+    project_id: str | None
+    hidden: bool
+
+
+class GroupChanges(GroupFields, total=False):
+    """The fields of a group that can change. A missing field stays; None removes a limit or sets the default."""
+
+    agent_ids: Sequence[AgentId]
+    manager_agent_id: AgentId | None
     frequency: int | None
     max_message_buffer_length: int | None
     min_message_buffer_length: int | None
     last_message_id: MessageId | None
-    project_id: str | None
-    hidden: bool
 
 
 def create_group(tx: Tx, new: NewGroup, *, ids: Ids, at: datetime) -> Group:
@@ -93,22 +98,17 @@ def update_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
     after = _check_group(tx, replace(before, **values), before=before)
     if after == before and blocks == before.shared_block_ids:
         return before
-    for agent_id in _agents_of(before) - _agents_of(after):
+    for agent_id in {*before.members} - {*after.members}:
         for block_id in before.shared_block_ids:
             tx.of(Groups).unshare_block(group_id, agent_id, block_id)
     after = tx.of(Groups).put(replace(after, updated_at=at))
     for block_id in before.shared_block_ids:
         if block_id not in blocks:
-            for agent_id in _agents_of(after):
+            for agent_id in after.members:
                 tx.of(Groups).unshare_block(group_id, agent_id, block_id)
     _open_conversations(tx, after, ids=ids, at=at)
     _share_blocks(tx, after, blocks)
     return tx.of(Groups).get(group_id)
-
-
-def _agents_of(group: Group) -> set[AgentId]:
-    """Its participants and its manager."""
-    return {*group.agent_ids} | ({group.manager_agent_id} if group.manager_agent_id is not None else set())
 
 
 def _check_group(tx: Tx, group: Group, *, before: Group | None) -> Group:
@@ -118,7 +118,7 @@ def _check_group(tx: Tx, group: Group, *, before: Group | None) -> Group:
     """
     if group.kind not in get_args(GroupKind):
         raise InvalidInput(f"kind is {group.kind!r:.80}: use {', '.join(get_args(GroupKind))}")
-    _check_agents(tx, group, known=() if before is None else _agents_of(before))
+    _check_agents(tx, group, known=() if before is None else before.members)
     for name, most in (("description", DESCRIPTION_CHARS), ("termination_token", TOKEN_CHARS), ("project_id", 200)):
         _check_text(name, getattr(group, name), most, may_be_none=name != "description")
     if not isinstance(group.hidden, bool):
@@ -163,7 +163,7 @@ def _check_agents(tx: Tx, group: Group, *, known: Collection[AgentId]) -> None:
             raise InvalidInput(f"manager_agent_id is {manager!r:.80}: give the id of an agent")
         if manager in group.agent_ids:
             raise InvalidInput(f"{manager} is the manager and in agent_ids: a manager is no participant of its group")
-    for agent_id in (*group.agent_ids, *([manager] if manager is not None else [])):
+    for agent_id in group.members:
         if agent_id in known:
             continue
         tx.agents.model(agent_id)  # it is there
@@ -198,15 +198,21 @@ def _open_conversations(tx: Tx, group: Group, *, ids: Ids, at: datetime) -> None
         return
     for agent_id, name, conversation_seq in tx.of(Groups).members(group.id):
         if conversation_seq is None:
-            conversation_id = ConversationId(ids.new("conversation"))
-            conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=at)
-            member = GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation.seq)
-            tx.of(Groups).put_conversation(group.id, member)
+            open_conversation(tx, group, agent_id, name, ids=ids, at=at)
+
+
+def open_conversation(tx: Tx, group: Group, agent_id: AgentId, name: str, *, ids: Ids, at: datetime) -> GroupMember:
+    """Give an agent a new conversation for this group."""
+    conversation_id = ConversationId(ids.new("conversation"))
+    conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=at)
+    member = GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation.seq)
+    tx.of(Groups).put_conversation(group.id, member)
+    return member
 
 
 def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
     """Have all agents of the group have these blocks."""
-    for agent_id in sorted(_agents_of(group)) if block_ids else ():
+    for agent_id in sorted(group.members) if block_ids else ():
         own = tx.blocks.list_versions(agent_id)
         attached = [one not in own or tx.of(Groups).has_attached(agent_id, one) for one in block_ids]
         tx.blocks.attach(agent_id, *block_ids)

@@ -64,6 +64,11 @@ class Group:
     created_at: datetime
     updated_at: datetime
 
+    @property
+    def members(self) -> tuple[AgentId, ...]:
+        """The participants in order, and the manager."""
+        return self.agent_ids if self.manager_agent_id is None else (*self.agent_ids, self.manager_agent_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFilter:
@@ -211,6 +216,11 @@ class GroupPlan:
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost_usd: float | None = None
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        """The participants in order, and the manager."""
+        return self.participants if self.manager is None else (*self.participants, self.manager)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from perdure.storage.tx import Tx
 
 NAME_CHARS = 200
 
-HAS_COMPANION: Point[[Tx, AgentId], bool] = Point("has_companion")
-"""Whether an agent has a companion that can wake."""
+HAS_COMPANION: Point[[Tx, AgentId], Sequence[AgentId]] = Point("has_companion")
+"""The companion of an agent, if it has one that can wake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
