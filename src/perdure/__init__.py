@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Profile,
         ProfileEntry,
     )
-    from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.groups.group import (
         GroupMessage,
@@ -65,6 +64,9 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.files.service.folders import AsyncFolder
+    from perdure.features.files.service.sync_folders import Folder
+    from perdure.features.files.values import AgentFile, File
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
@@ -114,7 +116,6 @@ _HOMES = {
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
         "ProfileEntry",
     ),
-    "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
@@ -127,6 +128,9 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.files.service.folders": ("AsyncFolder",),
+    "features.files.service.sync_folders": ("Folder",),
+    "features.files.values": ("AgentFile", "File"),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (

@@ -52,6 +52,24 @@ class TableUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveUse:
+    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them.
+
+    Args:
+        columns: those with their ids.
+        holds: what is in them, in words.
+        help: what helps whoever wants to change one; empty: what each caller says.
+        kind: what a row is, in words.
+    """
+
+    table: str
+    columns: Sequence[str]
+    holds: str
+    kind: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -67,9 +85,13 @@ class Feature:
         uses: the features that it imports; it is left out where one of them is missing.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        store_parts: as these, of the store only.
+        has: what an agent may have -> the condition under which agent `a` has it: it is read with the agent, so that
+            for others nothing is called.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
+        archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
@@ -84,8 +106,11 @@ class Feature:
     models: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
+    store_parts: Mapping[str, str] = field(default_factory=dict)
+    has: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
+    archives: Sequence[ArchiveUse] = ()
     copies: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 

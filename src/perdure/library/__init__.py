@@ -20,7 +20,6 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
-from perdure.library.folders import AsyncFolder
 from perdure.library.groups.groups import AsyncGroup
 from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
@@ -32,7 +31,6 @@ from perdure.library.runs.replays import Replay
 from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
-from perdure.library.sync.folders import Folder
 from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
@@ -46,7 +44,6 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
-    "AsyncFolder",
     "AsyncGroup",
     "AsyncPerdure",
     "ContextOverview",
@@ -55,7 +52,6 @@ __all__ = [
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "Folder",
     "Group",
     "GroupReply",
     "Hits",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
     from perdure.features.schedules.service import AsyncSchedules
 
 
@@ -27,6 +28,13 @@ class AsyncStoreFeatures:
 
         return AsyncSchedules(self._app)
 
+    @property
+    def folders(self) -> AsyncFolders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.folders import AsyncFolders
+
+        return AsyncFolders(self._app)
+
 
 class AsyncAgentFeatures:
     """What features add to an agent."""
@@ -40,6 +48,13 @@ class AsyncAgentFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app, self._agent_id)
+
+    @property
+    def files(self) -> AsyncAgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.folders import AsyncAgentFiles
+
+        return AsyncAgentFiles(self._app, self._agent_id)
 
     async def notify(
         self,

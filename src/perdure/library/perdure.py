@@ -28,7 +28,6 @@ from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.feature_parts import AsyncStoreFeatures
-from perdure.library.folders import AsyncFolders
 from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts
@@ -161,11 +160,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     def archives(self) -> AsyncArchives:
         """All archives of the store."""
         return AsyncArchives(self._app)
-
-    @property
-    def folders(self) -> AsyncFolders:
-        """All folders of the store."""
-        return AsyncFolders(self._app)
 
     @property
     def groups(self) -> AsyncGroups:

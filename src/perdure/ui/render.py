@@ -86,7 +86,9 @@ class Page:
                 return answer
             return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
         if is_json:
-            text = json.dumps({**sections, **data, "sections": sections}, ensure_ascii=False, default=str)
+            own = {name: sections.pop(name) for name in [one.name for one in self._sections if one.are_fields]}
+            fields = {name: value for one in own.values() for name, value in one.items()}
+            text = json.dumps({**fields, **sections, **data, "sections": sections}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
         return html(self._template, data | {"sections": sections}, request, notice=notice, status=status)
 
@@ -98,12 +100,14 @@ class Section:
     Args:
         name: that of its template, which shows as `section` what `load` returns, if that is not empty. It is the name
             in the page's JSON, too.
+        are_fields: whether the fields of what `load` returns stand in the page's JSON, not itself.
         actions: path -> what it does; the page is shown after it.
     """
 
     name: str
     load: Callable[[Request, AsyncPerdure], Awaitable[Any]]
     actions: Mapping[str, Act]
+    are_fields: bool = False
 
 
 def sections_of(page: str) -> Sequence[Section]:

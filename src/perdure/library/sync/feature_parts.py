@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.files.service.sync_folders import AgentFiles, Folders
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -29,6 +30,13 @@ class StoreFeatures:
 
         return Schedules(self._portal, self._inner.schedules)
 
+    @property
+    def folders(self) -> Folders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.sync_folders import Folders
+
+        return Folders(self._portal, self._inner.folders)
+
 
 class AgentFeatures:
     """What features add to an agent."""
@@ -42,6 +50,13 @@ class AgentFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    @property
+    def files(self) -> AgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.sync_folders import AgentFiles
+
+        return AgentFiles(self._portal, self._inner.files)
 
     def notify(
         self,

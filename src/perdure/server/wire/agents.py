@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
+from perdure.core.features import Point
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
@@ -26,7 +27,6 @@ from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
-from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.engine.run.run_request import NewMessage
@@ -39,12 +39,20 @@ from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
-from perdure.server.wire.folders import Folder, folder_shape
 from perdure.server.wire.groups import Group
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed
 from perdure.server.wire.tools import Tool, tool_shape
+
+AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Object] = Point("agent_fields")
+"""Fields of an agent, with a window of so many tokens, that are about a feature."""
+SOURCE_SHAPE: Point[[Any], Any] = Point("source_shape")
+"""The shape of what stands in the field `sources`."""
+if TYPE_CHECKING:
+    _Source = dict[str, Any]
+else:
+    _Source = SOURCE_SHAPE.functions[0] if SOURCE_SHAPE.functions else Object
 
 AgentType = Literal[
     "memgpt_agent",
@@ -224,12 +232,13 @@ class AgentChangesIn(WireRequest):
     def belongings(self) -> Belongings:
         """The new blocks, tools, folders, identities and secrets of the agent."""
         folder_ids = self.source_ids if self.folder_ids is None else self.folder_ids
+        folders: Mapping[str, Sequence[str]] = {} if folder_ids is None else {"folders": folder_ids}
         return Belongings(
             block_ids=self.block_ids,
             tool_ids=self.tool_ids,
-            folder_ids=folder_ids,
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
+            of_features=folders,
         )
 
 
@@ -272,9 +281,9 @@ class AgentIn(AgentChangesIn):
     def belongings(self) -> Belongings:
         """The folders, identities and secrets of the agent; `new_agent` has the rest."""
         return Belongings(
-            folder_ids=(*(self.folder_ids or ()), *(self.source_ids or ())),
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
+            of_features={"folders": (*(self.folder_ids or ()), *(self.source_ids or ()))},
         )
 
     @property
@@ -403,7 +412,7 @@ class Agent(
     blocks: list[Block]
     tools: list[Tool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
     tool_rules: list[Object]
-    sources: list[Folder]
+    sources: list[_Source]
     secrets: list[Secret]
     pending_approval: Object | None = computed(lambda state: pending_shape(state.pending))
     last_run_duration_ms: int | None = computed(lambda state: _duration_ms(state.run))
@@ -414,6 +423,9 @@ class Agent(
     multi_agent_group: Group | None
 
 
+_NO_FILES: Object = {"sources": [], "max_files_open": None, "per_file_view_window_char_limit": None}
+
+
 def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
@@ -421,7 +433,7 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
     agent_type = agent_type_of(agent)
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
-    files = limits_of(agent, facts.window_of(settings))
+    window = facts.window_of(settings)
     has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
     return Agent.make(
         state,
@@ -435,7 +447,6 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         memory=memory_shape(agent_type, blocks),
         blocks=blocks,
         tool_rules=list(settings.get("tool_rules", ())),
-        sources=[folder_shape(folder, embedder) for folder in state.folders],
         tool_exec_environment_variables=secrets,
         secrets=secrets,
         **{name: wire_fields.get(name) for name in ("embedding", "project_id", "template_id", "base_template_id")},
@@ -443,9 +454,8 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         identities=[Identity.make(one) for one in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
         enable_sleeptime=has_companion or (False if "enable_sleeptime" in wire_fields else None),
-        max_files_open=files.max_open,
-        per_file_view_window_char_limit=files.view_chars,
         hidden=True if agent.hidden else wire_fields.get("hidden"),
+        **_NO_FILES | {name: one for more in AGENT_FIELDS(state, window, embedder) for name, one in more.items()},
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
     )
