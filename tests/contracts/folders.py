@@ -377,7 +377,7 @@ class FolderContract(Contract):
             mine = await store.read(lambda tx: tx.of(Folders).list_by_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
             assert await store.read(lambda tx: tx.of(Folders).list_agents(one.id)) == [agent.id]
-            assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has_folders
+            assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has
             assert await store.read(lambda tx: tx.of(Folders).list_agents(one.id, opening=True)) == []
             assert await store.read(lambda tx: tx.of(Folders).list_agents(two.id, opening=True)) == [agent.id]
 
