@@ -28,6 +28,23 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetting:
+    """A setting of agents.
+
+    Args:
+        check: what is called with the settings of an agent that has it; it raises InvalidInput.
+        shape: the type of its values in requests.
+        keeps_empty: whether an empty object is a value, and not no setting.
+        keeps_false: whether false is one.
+    """
+
+    check: str
+    shape: str
+    keeps_empty: bool = False
+    keeps_false: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -81,6 +98,7 @@ class Feature:
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
             as `core/tools/engine_tools.toml` does.
+        agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
@@ -103,6 +121,7 @@ class Feature:
     routes: Sequence[str] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
+    agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
@@ -149,6 +168,12 @@ def find_features() -> Sequence[Feature]:
         found[ready[0].name] = ready[0]
         waiting.remove(ready[0])
     return [*found.values()]
+
+
+@functools.cache
+def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
+    """The settings of agents by their names, each with its feature."""
+    return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
 
 
 def feature_tables() -> Sequence[TableUse]:

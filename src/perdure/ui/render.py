@@ -88,7 +88,8 @@ class Page:
         if is_json:
             own = {name: sections.pop(name) for name in [one.name for one in self._sections if one.are_fields]}
             fields = {name: value for one in own.values() for name, value in one.items()}
-            text = json.dumps({**fields, **sections, **data, "sections": sections}, ensure_ascii=False, default=str)
+            data = fields | sections | data | ({"sections": sections} if sections else {})
+            text = json.dumps(data, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
         return html(self._template, data | {"sections": sections}, request, notice=notice, status=status)
 
