@@ -20,8 +20,6 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
-from perdure.library.groups.groups import AsyncGroup
-from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
@@ -31,7 +29,6 @@ from perdure.library.runs.replays import Replay
 from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
-from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
@@ -44,7 +41,6 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
-    "AsyncGroup",
     "AsyncPerdure",
     "ContextOverview",
     "CostLedger",
@@ -52,8 +48,6 @@ __all__ = [
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "Group",
-    "GroupReply",
     "Hits",
     "ImportResult",
     "ImportedMessage",
@@ -69,7 +63,6 @@ __all__ = [
     "Reply",
     "SearchReport",
     "Settings",
-    "SpeakerReply",
     "StepInfo",
     "TidyItem",
     "ToolHit",

@@ -7,13 +7,11 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, GraphId, GroupId
+from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
 from perdure.library.facts.facts import AsyncFacts
-from perdure.library.groups.companions import AsyncCompanion
-from perdure.library.groups.groups import AsyncGroupById
 from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
@@ -38,7 +36,6 @@ class StoreParts:
         self._app = app
         self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
-        self.companions = AsyncCompanion(app)
         self.conversations = AsyncConversations(app)
         self.facts = AsyncFacts(app)
         self.handles = ModelHandles(app)
@@ -74,7 +71,3 @@ class StoreParts:
     def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
         """The facts of an agent or a graph, which is not looked up."""
         return AsyncFacts(self._app, owner)
-
-    def group_of(self, group_id: GroupId) -> AsyncGroupById:
-        """The group of this id."""
-        return AsyncGroupById(self._app, group_id)

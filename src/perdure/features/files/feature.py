@@ -23,7 +23,7 @@ FEATURE = Feature(
     archives=(ArchiveUse(table="folders", columns=("archive_id",), holds="what a folder's files say", kind="folder"),),
     points={
         "agent_fields": "wire:agent_fields",
-        "agent_state": "service.folders:folders_of",
+        "agent_states": "service.folders:folders_of",
         "archives_of": "units:archives_of",
         "convert": "converters.convert:convert",
         "erased": "worker:drop_object",

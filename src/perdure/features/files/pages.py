@@ -86,7 +86,7 @@ async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
 SECTION = Section(
     name="folders",
     load=load,
-    are_fields=True,
+    is_of_page=True,
     actions={
         "/data/folders": create_folder,
         "/data/folders/{folder_id}/files": upload,

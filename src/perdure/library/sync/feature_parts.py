@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.files.service.sync_folders import AgentFiles, Folders
+    from perdure.features.groups.sync_companion_service import Companion
+    from perdure.features.groups.sync_service import Groups
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -39,6 +41,20 @@ class StoreFeatures:
 
         return Folders(self._portal, self._inner.folders)
 
+    @property
+    def groups(self) -> Groups:
+        """All groups of the store."""
+        from perdure.features.groups.sync_service import Groups
+
+        return Groups(self._portal, self._inner.groups)
+
+    @property
+    def companions(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companions)
+
 
 class AgentFeatures:
     """What features add to an agent."""
@@ -59,6 +75,13 @@ class AgentFeatures:
         from perdure.features.files.service.sync_folders import AgentFiles
 
         return AgentFiles(self._portal, self._inner.files)
+
+    @property
+    def companion(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companion)
 
     def notify(
         self,

@@ -14,11 +14,10 @@ from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.features import Point, feature_settings
-from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS, MULTI_AGENT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
@@ -27,9 +26,8 @@ from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges,
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
-from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.agents import AgentState, Belongings
+from perdure.library.agents import AgentState, Belongings, CompanionKind
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
@@ -38,20 +36,10 @@ from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
-from perdure.server.wire.groups import Group
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed
 from perdure.server.wire.tools import Tool, tool_shape
-
-AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Object] = Point("agent_fields")
-"""Fields of an agent, with a window of so many tokens, that are about a feature."""
-SOURCE_SHAPE: Point[[Any], Any] = Point("source_shape")
-"""The shape of what stands in the field `sources`."""
-if TYPE_CHECKING:
-    _Source = dict[str, Any]
-else:
-    _Source = SOURCE_SHAPE.functions[0] if SOURCE_SHAPE.functions else Object
 
 AgentType = Literal[
     "memgpt_agent",
@@ -212,7 +200,7 @@ class AgentChangesIn(_FeatureSettings):
         """The handle of the model that the client names; None: it names none."""
         return self.model or (self.llm_config and self.llm_config.full_handle) or None
 
-    def companion(self, agent_type: str) -> GroupKind | Literal[False] | None:
+    def companion(self, agent_type: str) -> CompanionKind | Literal[False] | None:
         """The kind of the companion that an agent of this type is to have; False: none; None: as it is."""
         if not self.enable_sleeptime:
             return self.enable_sleeptime
@@ -387,6 +375,17 @@ def secret_shape(secret: stored.Secret) -> Object:
     return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
+AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
+"""Fields of an agent's shape that features fill in; its window has so many tokens."""
+
+if TYPE_CHECKING:
+    ManagedGroup = Object
+    Source = Object
+else:  # the document describes it as the feature does
+    ManagedGroup = next(iter(Point("managed_group").functions), Object)
+    Source = next(iter(Point("source_shape").functions), Object)
+
+
 class Agent(
     WireShape,
     of=AgentState,
@@ -401,8 +400,6 @@ class Agent(
     last_updated_by_id="agent.updated_by",
     last_run_completion="run.ended_at",
     last_stop_reason="run.stop_reason",
-    managed_group="group",
-    multi_agent_group="group",
     unlisted=nulls("compaction_settings", "tool_exec_environment_variables", "project_id", "template_id")
     | nulls("base_template_id", "deployment_id", "entity_id", "identity_ids", "identities", "message_buffer_autoclear")
     | nulls("enable_sleeptime"),
@@ -420,18 +417,15 @@ class Agent(
     blocks: list[Block]
     tools: list[Tool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
     tool_rules: list[Object]
-    sources: list[_Source]
+    sources: list[Source] = computed(lambda state: [])
     secrets: list[Secret]
     pending_approval: Object | None = computed(lambda state: pending_shape(state.pending))
     last_run_duration_ms: int | None = computed(lambda state: _duration_ms(state.run))
-    max_files_open: int | None
-    per_file_view_window_char_limit: int | None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
     hidden: bool | None
-    managed_group: Group | None
-    multi_agent_group: Group | None
-
-
-_NO_FILES: Object = {"sources": [], "max_files_open": None, "per_file_view_window_char_limit": None}
+    managed_group: ManagedGroup | None = None
+    multi_agent_group: ManagedGroup | None = None
 
 
 def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
@@ -441,8 +435,9 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
     agent_type = agent_type_of(agent)
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
-    window = facts.window_of(settings)
-    has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
+    given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
+    for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
+        given |= shown
     return Agent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
@@ -461,11 +456,10 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         identity_ids=[one.identity.id for one in state.identities],
         identities=[Identity.make(one) for one in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
-        enable_sleeptime=has_companion or (False if "enable_sleeptime" in wire_fields else None),
         hidden=True if agent.hidden else wire_fields.get("hidden"),
-        **_NO_FILES | {name: one for more in AGENT_FIELDS(state, window, embedder) for name, one in more.items()},
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
+        **given,
     )
 
 

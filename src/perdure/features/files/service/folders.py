@@ -393,9 +393,9 @@ def set_folders(tx: Tx, ports: Ports, agent_id: AgentId, belongings: Mapping[str
             attach_and_open(tx, ports, agent_id, FolderId(folder_id))
 
 
-def folders_of(tx: Tx, agents: Sequence[AgentId]) -> tuple[str, Mapping[AgentId, Sequence[FolderInfo]]]:
+def folders_of(tx: Tx, agents: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Sequence[FolderInfo]]]:
     """Agent -> its folders, as part of its state."""
-    return "folders", tx.of(Folders).list_by_agents(agents)
+    return {agent_id: {"folders": found} for agent_id, found in tx.of(Folders).list_by_agents(agents).items()}
 
 
 def _detach_next_agents(tx: Tx, folder_id: FolderId) -> int:

@@ -1,5 +1,5 @@
-"""`tx.files`: the files of one transaction: a file, its bytes, its processing, its text; `tx.agent_files`: the files of
-an agent's folders, and their open views.
+"""`tx.of(Files)`: the files of one transaction: a file, its bytes, its processing, its text; `tx.of(AgentFiles)`: the
+files of an agent's folders, and their open views.
 """
 
 from __future__ import annotations

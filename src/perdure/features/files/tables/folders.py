@@ -1,4 +1,4 @@
-"""`tx.folders`: the folders of one transaction."""
+"""`tx.of(Folders)`: the folders of one transaction."""
 
 from __future__ import annotations
 
