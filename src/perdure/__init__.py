@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
@@ -127,6 +128,7 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.costs.ledger": ("CostLedger",),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
