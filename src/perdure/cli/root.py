@@ -39,8 +39,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
-    "group": (("groups",), "List, show, create, update, cancel, reset, delete; send."),
-    "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

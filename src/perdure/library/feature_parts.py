@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.groups.companion_service import AsyncCompanion
+    from perdure.features.groups.service import AsyncGroups
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -29,6 +31,20 @@ class AsyncStoreFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """All groups of the store."""
+        from perdure.features.groups.service import AsyncGroups
+
+        return AsyncGroups(self._app)
+
+    @property
+    def companions(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app)
 
 
 class AsyncAgentFeatures:
@@ -56,6 +72,13 @@ class AsyncAgentFeatures:
         from perdure.features.costs.service import AsyncCosts
 
         return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
+
+    @property
+    def companion(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app, self._agent_id)
 
     async def notify(
         self,
