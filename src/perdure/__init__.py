@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.files.service.folders import AsyncFolder
     from perdure.features.files.service.sync_folders import Folder
     from perdure.features.files.values import AgentFile, File
@@ -135,6 +136,7 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.costs.ledger": ("CostLedger",),
     "features.files.service.folders": ("AsyncFolder",),
     "features.files.service.sync_folders": ("Folder",),
     "features.files.values": ("AgentFile", "File"),
