@@ -7,7 +7,6 @@ generated from the asynchronous classes.
 from __future__ import annotations
 
 from perdure.app import hook, tool
-from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.domain.archives.passages import NewPassage
@@ -20,7 +19,6 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
-from perdure.library.folders import AsyncFolder
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
@@ -30,7 +28,6 @@ from perdure.library.runs.replays import Replay
 from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
-from perdure.library.sync.folders import Folder
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
@@ -43,15 +40,12 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
-    "AsyncFolder",
     "AsyncPerdure",
     "ContextOverview",
-    "CostLedger",
     "Explanation",
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "Folder",
     "Hits",
     "ImportResult",
     "ImportedMessage",
