@@ -328,7 +328,7 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
         turn = await team.send(group.id, "hi")
         await model.asked.wait()
         await team.perdure.conversations.delete_conversation(
-            await team.perdure.groups.of(group.id).conversation_of(team.agents["Anna"])
+            await team.perdure.groups.by_id(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 

@@ -113,7 +113,7 @@ class AsyncGroups(AsyncPart):
 
         return AsyncGroup(self._app, await self._ports.store.read(read))
 
-    def of(self, group_id: GroupId) -> AsyncGroupById:
+    def by_id(self, group_id: GroupId) -> AsyncGroupById:
         """The group of this id, which is not looked up."""
         return AsyncGroupById(self._app, group_id)
 
@@ -363,7 +363,7 @@ class AsyncGroup(AsyncGroupById):
 
 async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
     """As `AsyncGroupById.conversation_of`."""
-    return await library.groups.of(group_id).conversation_of(agent_id)
+    return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
 def entry_id(entry: GroupMessage) -> MessageId:

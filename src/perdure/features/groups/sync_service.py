@@ -56,10 +56,6 @@ class Groups(Part):
         is; InvalidInput: several ids begin so."""
         return Group(self._portal, self._portal.run(self._inner.get(name_or_id)))
 
-    def of(self, group_id: GroupId) -> GroupById:
-        """The group of this id, which is not looked up."""
-        return GroupById(self._portal, self._inner.of(group_id))
-
     def list(
         self,
         *,

@@ -294,7 +294,7 @@ async def import_group(
         where = core.GroupFilter(kind=manager["manager_type"])
         for made in await library.groups.page_of_agent(manager_id, where, Page(limit=1, ascending=True)):
             changes = GroupChangesIn.model_validate({"manager_config": manager}).changes
-            await library.groups.of(made.id).update(**changes)
+            await library.groups.by_id(made.id).update(**changes)
     return None
 
 

@@ -49,13 +49,6 @@ class StoreFeatures:
 
         return Groups(self._portal, self._inner.groups)
 
-    @property
-    def companions(self) -> Companion:
-        """The companion of one agent. Every method raises NotFound when the agent is gone."""
-        from perdure.features.groups.sync_companion_service import Companion
-
-        return Companion(self._portal, self._inner.companions)
-
 
 class AgentFeatures:
     """What features add to an agent."""
