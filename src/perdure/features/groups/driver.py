@@ -28,7 +28,7 @@ from perdure.core.messages import Image, Message, Text
 from perdure.core.runs import Failure, Run, RunKey, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.values import is_there
-from perdure.engine.ports import Ports, PriceOf, SendSettings
+from perdure.engine.ports import Ports, PriceOf
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
@@ -47,6 +47,7 @@ from perdure.features.groups.values import (
     Speaker,
 )
 from perdure.features.groups.work_tables import GroupTurns
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 CANCEL_S = 5.0
@@ -60,7 +61,7 @@ RECORDED_AT_ONCE = 10
 class TurnDriver:
     """Drives a claimed turn."""
 
-    def __init__(self, turn: GroupTurn, ports: Ports, runner: Runner, settings: SendSettings, live: LiveTurn) -> None:
+    def __init__(self, turn: GroupTurn, ports: Ports, runner: Runner, settings: Settings, live: LiveTurn) -> None:
         self._turn, self._ports, self._runner, self._settings = turn, ports, runner, settings
         self._live = live
         self._open: dict[int, Run] = {}

@@ -35,10 +35,11 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunFilter, RunOptions
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.context_engines.turns import subagent_call
-from perdure.engine.ports import Ports, SendSettings
+from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 WAIT_TOOL = "send_message_to_agent_and_wait_for_reply"
@@ -103,7 +104,7 @@ class _Sending:
 
     ports: Ports
     runner: Runner
-    settings: SendSettings
+    settings: Settings
     context: CallContext
     hops: int
     origin: RunId | None

@@ -167,29 +167,14 @@ def _check_agents(tx: Tx, group: Group, *, known: Collection[AgentId]) -> None:
         if agent_id in known:
             continue
         tx.agents.model(agent_id)  # it is there
-        if _is_companion(tx, agent_id):
+        sleeping = tx.of(Groups).page(where=GroupFilter(agent_id=agent_id, kinds=SLEEPTIME_KINDS), limit=200)
+        if any(agent_id in one.agent_ids for one in sleeping):
             raise InvalidInput(f"{agent_id} is the companion of another agent: it can't belong to a {group.kind} group")
-        if group.kind in SLEEPTIME_KINDS and _has_companion(tx, agent_id):  # they would wake one another for ever
+        has_one = any(agent_id == one.manager_agent_id for one in sleeping)
+        if group.kind in SLEEPTIME_KINDS and has_one:  # they would wake one another for ever
             raise InvalidInput(
                 f"{agent_id} has a companion: it can't get another one, nor be one itself. Take that away first"
             )
-
-
-def _has_companion(tx: Tx, agent_id: AgentId) -> bool:
-    """Whether the agent has a companion."""
-    return any(
-        tx.of(Groups).page(where=GroupFilter(manager_agent_id=agent_id, kind=kind), limit=1) for kind in SLEEPTIME_KINDS
-    )
-
-
-def _is_companion(tx: Tx, agent_id: AgentId) -> bool:
-    """Whether the agent is the companion of another one."""
-    groups = [
-        group
-        for kind in SLEEPTIME_KINDS
-        for group in tx.of(Groups).page(where=GroupFilter(agent_id=agent_id, kind=kind), limit=100)
-    ]
-    return any(agent_id in group.agent_ids for group in groups)
 
 
 def _open_conversations(tx: Tx, group: Group, *, ids: Ids, at: datetime) -> None:

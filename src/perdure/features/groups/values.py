@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -72,9 +72,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFilter:
-    """Which groups: all conditions hold. `agent_id`: a participant or the manager."""
+    """Which groups: all conditions hold. `kinds`: one of these; `agent_id`: a participant or the manager."""
 
     kind: GroupKind | None = None
+    kinds: Collection[GroupKind] | None = None
     manager_agent_id: AgentId | None = None
     agent_id: AgentId | None = None
     project_id: str | None = None
