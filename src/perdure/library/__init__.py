@@ -21,8 +21,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
 from perdure.library.folders import AsyncFolder
-from perdure.library.groups.groups import AsyncGroup
-from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
@@ -33,7 +31,6 @@ from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
-from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
@@ -47,7 +44,6 @@ __all__ = [
     "AsyncAgent",
     "AsyncArchive",
     "AsyncFolder",
-    "AsyncGroup",
     "AsyncPerdure",
     "ContextOverview",
     "CostLedger",
@@ -56,8 +52,6 @@ __all__ = [
     "FactHit",
     "FactOrigin",
     "Folder",
-    "Group",
-    "GroupReply",
     "Hits",
     "ImportResult",
     "ImportedMessage",
@@ -73,7 +67,6 @@ __all__ = [
     "Reply",
     "SearchReport",
     "Settings",
-    "SpeakerReply",
     "StepInfo",
     "TidyItem",
     "ToolHit",
