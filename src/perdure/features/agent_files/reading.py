@@ -12,6 +12,7 @@ that its blocks had.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -97,12 +98,12 @@ def _message(place: int, one: Mapping[str, Any], document: Mapping[str, Any]) ->
 NAME = "perdure"
 VERSION = 1
 
-_COPY = TypeAdapter(AgentCopy)
+_COPY = functools.cache(lambda: TypeAdapter(AgentCopy))  # not built by a server that is asked for no file
 
 
 def own_part(copy: AgentCopy) -> dict[str, Any]:
     """The part of a file with one agent."""
-    return {NAME: {"version": VERSION, "agents": {"agent-0": _COPY.dump_python(copy, mode="json")}}}
+    return {NAME: {"version": VERSION, "agents": {"agent-0": _COPY().dump_python(copy, mode="json")}}}
 
 
 def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
@@ -115,7 +116,7 @@ def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
     if not isinstance(agents, dict) or part.get("version") != VERSION:
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
     try:
-        return {id_: _with_zones(_COPY.validate_python(copy)) for id_, copy in agents.items()}
+        return {id_: _with_zones(_COPY().validate_python(copy)) for id_, copy in agents.items()}
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
