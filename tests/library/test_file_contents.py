@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 import pytest
 
+from perdure import AsyncPerdure
 from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
 from perdure.engine.workers.files import drop_orphans
-from perdure.library import AsyncPerdure
 from perdure.library.access import LAST_WRITES_S, Access
 from perdure.library.folders import AsyncFolder
 from perdure.library.organisations import Organisations

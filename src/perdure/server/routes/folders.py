@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 
 from perdure.core.files import IfExists
 from perdure.library.checks import Page
 from perdure.library.files import FileState
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.archives import Passage
@@ -29,7 +29,7 @@ from perdure.server.wire.folders import (
     folder_shape,
 )
 
-router = APIRouter(tags=["folders"])
+router = Router(tags=["folders"])
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 
