@@ -209,8 +209,6 @@ class ModelRegistry:
         """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
         if handle == EXTRACTIVE or handle in self._own_handles:
             return None
-        if (window := self.traits(handle).window_tokens) is not None:
-            return window
         facts = facts_of(self.catalog_handle(handle))
         return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
 

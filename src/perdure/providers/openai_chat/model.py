@@ -111,8 +111,7 @@ class OpenAIChat:
         refuses these. An answer of a local model that repeats itself is ended; so is, with others, what no person
         reads.
         """
-        await self._look_at_server(after=0)
-        traits = self._traits()
+        traits = await self._look_at_server(after=0)
         silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         is_read = request.purpose == "reply"
@@ -153,7 +152,7 @@ class OpenAIChat:
             for piece in last:
                 yield piece
             await _drain(chunks)
-            self._learn_from(reader, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
+            self._learn_from(reader, traits, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
             await self._look_at_server(after=1)
             yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
@@ -173,12 +172,15 @@ class OpenAIChat:
             if response is not None:
                 await response.aclose()
 
-    async def _look_at_server(self, *, after: int) -> None:
-        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
+    async def _look_at_server(self, *, after: int) -> ModelTraits:
+        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more.
+        What is known of the model then."""
         traits = self._traits()
-        if self._look is not None and traits.local and self._looks == after and not (after and traits.window_tokens):
-            self._looks += 1
-            await self._look()
+        if self._look is None or not traits.local or self._looks != after or (after and traits.window_tokens):
+            return traits
+        self._looks += 1
+        await self._look()
+        return self._traits()
 
     def _body(self, request: ModelRequest, dialect: Dialect) -> Body:
         """The body of a request, as this server is known to take it."""
@@ -210,9 +212,9 @@ class OpenAIChat:
             raise refusal
         return body, dialect
 
-    def _learn_from(self, reader: AnswerReader, *, read_s: float, written_s: float) -> None:
+    def _learn_from(self, reader: AnswerReader, traits: ModelTraits, *, read_s: float, written_s: float) -> None:
         """Learn from an answer how fast the model is, and whether its server is llama.cpp."""
-        traits, usage = self._traits(), reader.usage
+        usage = reader.usage
         read, written = usage.input_tokens - usage.cached_input_tokens, usage.output_tokens
         speeds = reader.speeds
         if speeds is not None:
