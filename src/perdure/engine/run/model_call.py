@@ -255,10 +255,11 @@ def _store_reply(
 def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, ports: Ports) -> None:
     """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
     prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
-    traits = ports.models.traits(model)
-    is_known = not (traits.local and traits.takes_tools) or traits.calling in ("native", "text")
     # A server may leave out what it has in its cache, so only a conversation's first request tells.
-    if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+    if not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+        return
+    traits = ports.models.traits(model)
+    if not (traits.local and traits.takes_tools) or traits.calling in ("native", "text"):
         return
     others = rows_at_least(request.view, {}, ports.counter) + ports.counter.at_least(prefix.system)
     tools = ports.counter.at_least(tools_text(prefix.tools))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -93,6 +94,7 @@ class OpenAIChat:
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
         self._target = Target.of_request(model, self.url, self._headers)
+        self._shown_headers = mask_headers(self._headers, self._target.secrets)
         self._stream, self._silence = stream, silence
         self._traits, self._learn, self._look, self._looks = traits, learn, look, 0
         self._owned = connections is None
@@ -111,14 +113,15 @@ class OpenAIChat:
         refuses these. An answer of a local model that repeats itself is ended; so is, with others, what no person
         reads.
         """
-        traits = await self._look_at_server(after=0)
+        await self._look_at_server(after=0)
+        traits = self._traits()
         silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         is_read = request.purpose == "reply"
         watch = LoopWatch(is_read=is_read) if traits.local or not is_read else None
         response: httpx.Response | None = None
         dialect = self._dialect
-        body = self._body(request, dialect)
+        body = self._body(request, dialect, traits)
         sent: Patience[httpx.Response] = Patience(silence)
         begun_at: float | None = None
         clock = asyncio.get_running_loop().time
@@ -172,19 +175,17 @@ class OpenAIChat:
             if response is not None:
                 await response.aclose()
 
-    async def _look_at_server(self, *, after: int) -> ModelTraits:
-        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more.
-        What is known of the model then."""
+    async def _look_at_server(self, *, after: int) -> None:
+        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
+        if self._look is None or self._looks != after:
+            return
         traits = self._traits()
-        if self._look is None or not traits.local or self._looks != after or (after and traits.window_tokens):
-            return traits
-        self._looks += 1
-        await self._look()
-        return self._traits()
+        if traits.local and not (after and traits.window_tokens):
+            self._looks += 1
+            await self._look()
 
-    def _body(self, request: ModelRequest, dialect: Dialect) -> Body:
+    def _body(self, request: ModelRequest, dialect: Dialect, traits: ModelTraits) -> Body:
         """The body of a request, as this server is known to take it."""
-        traits = self._traits()
         if not traits.takes_tools:
             request = replace(request, tools=())
         if traits.local:
@@ -206,9 +207,9 @@ class OpenAIChat:
             # What changes nothing in this request is not what it was refused for.
             while (other := simpler(dialect, refusal, local=self._traits().local)) is not None:
                 dialect = other
-                if self._body(request, dialect).data != before.data:
+                if self._body(request, dialect, self._traits()).data != before.data:
                     break
-        if (body := self._body(request, dialect)).data == before.data:
+        if (body := self._body(request, dialect, self._traits())).data == before.data:
             raise refusal
         return body, dialect
 
@@ -226,7 +227,7 @@ class OpenAIChat:
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         """The body that this request would be sent with."""
-        body = self._body(request, self._dialect)
+        body = self._body(request, self._dialect, self._traits())
         payload: dict[str, Any] = json.loads(body.data)
         return payload
 
@@ -234,7 +235,7 @@ class OpenAIChat:
         """The response, of which only status and headers were read."""
         client = self._connections.client()
         return await client.send(
-            client.build_request("POST", self.url, content=body.data, headers=self._headers), stream=True
+            client.build_request("POST", _parsed(self.url), content=body.data, headers=self._headers), stream=True
         )
 
     def _exchange(
@@ -254,13 +255,17 @@ class OpenAIChat:
         return Exchange(
             request={
                 "url": self._target.url,
-                "headers": mask_headers(self._headers, secrets),
+                "headers": self._shown_headers,
                 "body": mask_fields(body.fields, secrets),
                 "size_bytes": len(body.data),
             },
             # Masking would take a `token` for a secret.
             response=mask_fields(received, secrets) | reader.token_facts(),
         )
+
+
+_parsed = functools.lru_cache(maxsize=256)(httpx.URL)
+"""An address as the client would parse it for each request, twice."""
 
 
 def _with_limit(options: ModelOptions, traits: ModelTraits) -> ModelOptions:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
@@ -79,6 +80,20 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
         _mark(messages, list(_messages(earlier, dialect)))
     # The caller's own fields come last and win.
     options = _options(request, dialect, stream=stream) | dict(request.options.extra)
+    lists: dict[str, list[Any]] = {"messages": messages}
+    if request.tools:
+        lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
+    try:
+        data = encodable(_encode({"model": model, **lists, **options})).encode()
+    except (TypeError, ValueError, RecursionError):
+        _check_options(options)
+        raise
+    counts = {"messages": len(messages), "tools": len(request.tools)}
+    return Body(data, {"model": model, **options, **counts})
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ModelRequestRefused if one of these can't be sent."""
     for name, value in options.items():
         try:
             _encode(value)
@@ -86,12 +101,6 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
             raise ModelRequestRefused(
                 f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
             ) from error
-    lists: dict[str, list[Any]] = {"messages": messages}
-    if request.tools:
-        lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-    data = encodable(_encode({"model": model, **lists, **options})).encode()
-    counts = {"messages": len(messages), "tools": len(request.tools)}
-    return Body(data, {"model": model, **options, **counts})
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -129,7 +138,7 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
     if request.tail:
         _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
     shapes = [_as_text(shape) for shape in shapes] if dialect.calls_as_text else shapes
-    for role, group in groupby(shapes, key=lambda shape: shape["role"]):
+    for role, group in groupby(shapes, key=itemgetter("role")):
         if role == "user" and dialect.engine_role == "user":
             yield {"role": role, "content": _join_contents([shape["content"] for shape in group], dialect)}
         else:
@@ -140,8 +149,7 @@ def _add(
     shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
 ) -> None:
     """Append messages; after a tool's result, where no user may follow, a text of the engine is added to the result."""
-    follows_tool = bool(added) and added[0]["role"] == "user" and bool(shapes) and shapes[-1]["role"] == "tool"
-    if dialect.user_after_tool or not follows_tool:
+    if dialect.user_after_tool or not (added and shapes and (added[0]["role"], shapes[-1]["role"]) == ("user", "tool")):
         shapes += added
     elif engine and isinstance(added[0]["content"], str):
         shapes[-1] |= {"content": f"{shapes[-1]['content']}\n\n{added[0]['content']}"}
@@ -210,7 +218,7 @@ def _mark(messages: list[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) 
 
 def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """An answer of the model in the API's shape; an empty list if it has neither text nor calls."""
-    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    text = "".join([part.text for part in message.parts if isinstance(part, Text)])
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
     if not text and not calls:
         return []  # servers refuse an empty message

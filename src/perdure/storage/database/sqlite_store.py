@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,7 +61,27 @@ class _Job:
     """A unit of work that waits for the writer; without a call the file is scrubbed, outside any transaction."""
 
     call: _Call | None
-    future: Future[Any]
+    future: asyncio.Future[Any]
+
+    @classmethod
+    def of(cls, call: _Call | None) -> _Job:
+        """A job that a task of the running loop waits for."""
+        return cls(call, asyncio.get_running_loop().create_future())
+
+    def resolve(self, result: Any, error: BaseException | None) -> None:
+        """Tell the waiting task, from another thread. A loop that has ended needs no answer."""
+        with contextlib.suppress(RuntimeError):
+            self.future.get_loop().call_soon_threadsafe(_set, self.future, result, error)
+
+
+def _set(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """Resolve a future, unless its caller was cancelled."""
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class SqliteStore(Views):
@@ -136,24 +156,22 @@ class SqliteStore(Views):
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
-        self._jobs.put(_Job((unit, args, kwargs), future))
+        job = _Job.of((unit, args, kwargs))  # which runs even if its caller is cancelled
+        self._jobs.put(job)
         try:
-            return await asyncio.wrap_future(future)
+            result: T = await job.future
+            return result
         finally:
-            del future  # its error's traceback holds this frame
+            del job  # its error's traceback holds this frame
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
             raise StoreClosed
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()
-        self._jobs.put(_Job(None, future))
-        ending = asyncio.wrap_future(future)
-        while not (await asyncio.wait({ending}, timeout=SCRUB_LOOK_S))[0]:
+        job = _Job.of(None)
+        self._jobs.put(job)
+        while not (await asyncio.wait({job.future}, timeout=SCRUB_LOOK_S))[0]:
             progress(*scrub_progress(self._path))
-        ending.result()
+        job.future.result()
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
@@ -215,7 +233,7 @@ class SqliteStore(Views):
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
         while (job := self._jobs.get()) is not None:
             if job.call is None:
-                self._scrub(job.future)
+                self._scrub(job)
                 continue
             jobs = [job]
             while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
@@ -227,21 +245,15 @@ class SqliteStore(Views):
                 outcomes = self._write([job.call for job in jobs if job.call is not None])
                 # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
                 while outcomes:
-                    result, error = outcomes.pop(0)
-                    future = jobs.pop(0).future
-                    if error is None:
-                        future.set_result(result)
-                    else:
-                        future.set_exception(error)
-                    del result, error, future
+                    jobs.pop(0).resolve(*outcomes.pop(0))
 
-    def _scrub(self, future: Future[Any]) -> None:
+    def _scrub(self, job: _Job) -> None:
         try:
             scrub(self._writer, self._path)
         except StoreError as error:
-            future.set_exception(error)
+            job.resolve(None, error)
         else:
-            future.set_result(None)
+            job.resolve(None, None)
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
