@@ -12,20 +12,19 @@ from perdure.core.messages import Part, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.core.tools.portable import PortableTool, portable, renamed
+from perdure.core.tools.portable import portable, renamed
 from perdure.providers.provider import PROVIDERS, Endpoint, ModelSource
 
 if TYPE_CHECKING:
     from perdure.providers.retrying import Retrying
 
-TOOLS_KEPT = 64
-
 Aliases = Mapping[str, Mapping[str, str]]
 """Tool -> its names of arguments, or the names that they have where it is sent -> the other ones."""
 
 
-def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tuple[ModelRequest, Aliases]:
-    """The request as it is sent with these tools, and their aliases."""
+def portable_request(request: ModelRequest) -> tuple[ModelRequest, Aliases]:
+    """The request as it is sent, and the aliases of its tools."""
+    tools = [portable(tool) for tool in request.tools]
     aliases = {str(tool.shape["name"]): tool.aliases for tool in tools if tool.aliases}
     if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
         return request, {}
@@ -44,24 +43,15 @@ class PortableTools:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._kept: dict[int, tuple[Any, Sequence[PortableTool]]] = {}
 
     async def aclose(self) -> None:
         """Close the model, if it can be closed."""
         if (close := getattr(self.model, "aclose", None)) is not None:
             await close()
 
-    def _portable(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[PortableTool]:
-        """The tools as they are sent. The requests of a conversation have the same ones, and so much takes long."""
-        if id(tools) not in self._kept:
-            if len(self._kept) >= TOOLS_KEPT:
-                self._kept.clear()
-            self._kept[id(tools)] = tools, [portable(tool) for tool in tools]  # which are kept, so the id stays theirs
-        return self._kept[id(tools)][1]
-
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
-        sent, aliases = portable_request(request, self._portable(request.tools))
+        sent, aliases = portable_request(request)
         own = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
         held: set[int] = set()
         async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]
@@ -128,7 +118,7 @@ async def payload_of(model: Model, request: ModelRequest) -> Mapping[str, Any]:
     """
     while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
         model = inner
-    sent, _ = portable_request(request, [portable(tool) for tool in request.tools])
+    sent, _ = portable_request(request)
     for api in {provider.api_name: provider.api for provider in PROVIDERS.values()}.values():
         if (payload := await api.payload(model, sent)) is not None:
             return payload

@@ -9,7 +9,7 @@ import functools
 import ipaddress
 import re
 import urllib.parse
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -184,19 +184,13 @@ def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
 def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without these secrets and what looks like one: bearer tokens, `sk-...`, passwords and keys in addresses.
     Providers repeat keys in their errors."""
-    for form in _forms(tuple(secrets)):
+    # Errors quote a header by its `repr`, in which a line break of a key is escaped.
+    forms = {form for secret in secrets if len(secret) >= SECRET_CHARS_MIN for form in (secret, repr(secret)[1:-1])}
+    for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     for pattern, replacement in _IN_TEXT:
         text = pattern.sub(replacement, text)
     return text
-
-
-@functools.lru_cache(maxsize=256)
-def _forms(secrets: tuple[str, ...]) -> Sequence[str]:
-    """What is masked of secrets, the longest first. Errors quote a header by its `repr`, in which a line break of a key
-    is escaped."""
-    forms = {form for secret in secrets if len(secret) >= SECRET_CHARS_MIN for form in (secret, repr(secret)[1:-1])}
-    return sorted(forms, key=len, reverse=True)
 
 
 def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, Any]:

@@ -223,13 +223,12 @@ def _store_reply(
 ) -> Progress:
     """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
     run = tx.runs.keep_lease(log.run)
-    log = replace(log, run=run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if run.options.differs:  # other requests of the conversation have another model or system text
         overcount = None
     results: list[Draft] = []
     if any(isinstance(part, ToolCall) for part in draft.parts):
-        parts = with_waits(tx, log, agent.settings, tools_of(tx, run), draft.parts, refused=refused)
+        parts = with_waits(tx, replace(log, run=run), agent.settings, tools_of(tx, run), draft.parts, refused=refused)
         draft = replace(draft, parts=parts)
         results = [
             result_draft(part, ToolOutcome(text=refused[part.call_id], status="error", refused=True), inputs)
@@ -248,7 +247,7 @@ def _store_reply(
     count_use(tx, agent, run.options, step.model, reply.usage, inputs)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
-    log = replace(log, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
+    log = replace(log, run=run, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 

@@ -86,26 +86,25 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
     try:
         data = encodable(_encode({"model": model, **lists, **options})).encode()
     except (TypeError, ValueError, RecursionError):
-        _check_options(options)
+        for name, value in options.items():
+            try:
+                _encode(value)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ModelRequestRefused(
+                    f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
+                ) from error
         raise
     counts = {"messages": len(messages), "tools": len(request.tools)}
     return Body(data, {"model": model, **options, **counts})
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise ModelRequestRefused if one of these can't be sent."""
-    for name, value in options.items():
-        try:
-            _encode(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ModelRequestRefused(
-                f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
-            ) from error
-
-
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """A message of the log as messages of the chat API: none if it is empty, one for each tool result."""
-    match _ROLES.get((message.role, message.kind)):
+    kind = _ROLES.get((message.role, message.kind))
+    if len(message.parts) == 1 and kind in ("user", "assistant") and isinstance(text := message.parts[0], Text):
+        # Nearly all of a history, which is sent with every request.
+        return [{"role": kind, "content": text.text}] if text.text or kind == "user" else []
+    match kind:
         case "assistant":
             return _assistant(message, dialect)
         case "tool":
@@ -114,8 +113,8 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
                 for result in message.parts
                 if isinstance(result, ToolResult)
             ]
-        case role:
-            return [{"role": role or dialect.engine_role, "content": _content(message.parts, dialect)}]
+        case _:
+            return [{"role": kind or dialect.engine_role, "content": _content(message.parts, dialect)}]
 
 
 def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any]]:

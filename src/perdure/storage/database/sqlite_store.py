@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,27 +61,7 @@ class _Job:
     """A unit of work that waits for the writer; without a call the file is scrubbed, outside any transaction."""
 
     call: _Call | None
-    future: asyncio.Future[Any]
-
-    @classmethod
-    def of(cls, call: _Call | None) -> _Job:
-        """A job that a task of the running loop waits for."""
-        return cls(call, asyncio.get_running_loop().create_future())
-
-    def resolve(self, result: Any, error: BaseException | None) -> None:
-        """Tell the waiting task, from another thread. A loop that has ended needs no answer."""
-        with contextlib.suppress(RuntimeError):
-            self.future.get_loop().call_soon_threadsafe(_set, self.future, result, error)
-
-
-def _set(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """Resolve a future, unless its caller was cancelled."""
-    if future.cancelled():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+    future: Future[Any]
 
 
 class SqliteStore(Views):
@@ -156,22 +136,24 @@ class SqliteStore(Views):
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        job = _Job.of((unit, args, kwargs))  # which runs even if its caller is cancelled
-        self._jobs.put(job)
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
+        self._jobs.put(_Job((unit, args, kwargs), future))
         try:
-            result: T = await job.future
-            return result
+            return await asyncio.wrap_future(future)
         finally:
-            del job  # its error's traceback holds this frame
+            del future  # its error's traceback holds this frame
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
             raise StoreClosed
-        job = _Job.of(None)
-        self._jobs.put(job)
-        while not (await asyncio.wait({job.future}, timeout=SCRUB_LOOK_S))[0]:
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self._jobs.put(_Job(None, future))
+        ending = asyncio.wrap_future(future)
+        while not (await asyncio.wait({ending}, timeout=SCRUB_LOOK_S))[0]:
             progress(*scrub_progress(self._path))
-        job.future.result()
+        ending.result()
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
@@ -233,7 +215,7 @@ class SqliteStore(Views):
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
         while (job := self._jobs.get()) is not None:
             if job.call is None:
-                self._scrub(job)
+                self._scrub(job.future)
                 continue
             jobs = [job]
             while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
@@ -245,15 +227,21 @@ class SqliteStore(Views):
                 outcomes = self._write([job.call for job in jobs if job.call is not None])
                 # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
                 while outcomes:
-                    jobs.pop(0).resolve(*outcomes.pop(0))
+                    result, error = outcomes.pop(0)
+                    future = jobs.pop(0).future
+                    if error is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(error)
+                    del result, error, future
 
-    def _scrub(self, job: _Job) -> None:
+    def _scrub(self, future: Future[Any]) -> None:
         try:
             scrub(self._writer, self._path)
         except StoreError as error:
-            job.resolve(None, error)
+            future.set_exception(error)
         else:
-            job.resolve(None, None)
+            future.set_result(None)
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
