@@ -116,10 +116,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         )
     _notice_template(log, request, reply, ports)
     inputs = ports.inputs()
-    window, _ = inputs.window(request.agent)
-    parts, refused = shorten_calls(
-        call_ids.apply(reply.parts), counter=ports.counter, most_tokens=int(window * CALLS_SHARE)
-    )
+    most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
+    parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
     return await ports.store.write(
         _store_reply,
         log,
@@ -129,7 +127,6 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         agent=request.agent,
         reply=reply,
         refused=refused,
-        window_tokens=window,
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
         ends="run_end" not in ports.hooks.points,
     )
@@ -217,13 +214,12 @@ def _store_reply(
     agent: Agent,
     reply: ModelReply,
     refused: Mapping[str, str],
-    window_tokens: int,
     tokens: int,
     ends: bool,
 ) -> Progress:
     """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
     run = tx.runs.keep_lease(log.run)
-    overcount = _learn_measured(tx, log, step, reply, window_tokens)
+    overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
     if run.options.differs:  # other requests of the conversation have another model or system text
         overcount = None
     results: list[Draft] = []

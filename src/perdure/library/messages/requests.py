@@ -82,7 +82,7 @@ class AsyncRequests(AsyncAgentPart):
         if self._agent_id not in (None, request.agent_id):
             raise InvalidInput(f"the request is to {request.agent_id}, not to {self._agent_id}")
         ports, options, max_steps = self._ports, request.options, request.max_steps
-        callback = callback_to_store(request.callback, ports.cipher)
+        request = replace(request, callback=callback_to_store(request.callback, ports.cipher))
         if options.model is not None:
             options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
         if self._app.models.unused_servers:
@@ -105,7 +105,6 @@ class AsyncRequests(AsyncAgentPart):
             answers=None if answers is None else tuple(answers),
             max_steps=max_steps,
             options=options,
-            callback=callback,
         )
         return with_run(request, ports)
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
@@ -80,20 +79,17 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
         _mark(messages, list(_messages(earlier, dialect)))
     # The caller's own fields come last and win.
     options = _options(request, dialect, stream=stream) | dict(request.options.extra)
+    for name, value in options.items():
+        try:
+            _encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelRequestRefused(
+                f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
+            ) from error
     lists: dict[str, list[Any]] = {"messages": messages}
     if request.tools:
         lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-    try:
-        data = encodable(_encode({"model": model, **lists, **options})).encode()
-    except (TypeError, ValueError, RecursionError):
-        for name, value in options.items():
-            try:
-                _encode(value)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise ModelRequestRefused(
-                    f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
-                ) from error
-        raise
+    data = encodable(_encode({"model": model, **lists, **options})).encode()
     counts = {"messages": len(messages), "tools": len(request.tools)}
     return Body(data, {"model": model, **options, **counts})
 
@@ -137,7 +133,7 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
     if request.tail:
         _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
     shapes = [_as_text(shape) for shape in shapes] if dialect.calls_as_text else shapes
-    for role, group in groupby(shapes, key=itemgetter("role")):
+    for role, group in groupby(shapes, key=lambda shape: shape["role"]):
         if role == "user" and dialect.engine_role == "user":
             yield {"role": role, "content": _join_contents([shape["content"] for shape in group], dialect)}
         else:
