@@ -206,8 +206,7 @@ def make_request(
         note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
-    recorded = replace(builder.log, steps=(*builder.log.steps, step))
-    return Progress(recorded, stored, request=RequestParts(builder.agent, view))
+    return Progress(replace(builder.log, steps=(*builder.log.steps, step)), stored, request=RequestParts(agent, view))
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
