@@ -15,8 +15,7 @@ PACKAGE = Path(perdure.__file__).parent
 POINTS = {
     name
     for path in PACKAGE.rglob("*.py")
-    if "features" not in path.relative_to(PACKAGE).parts
-    for name in re.findall(r'\bPoint\("(\w+)"\)', path.read_text(encoding="utf-8"))
+    for name in re.findall(r'\bPoint\(\s*"(\w+)"\s*\)', path.read_text(encoding="utf-8"))
 }
 
 
