@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from perdure.app import hook as hook
 from perdure.app import tool as tool
-from perdure.context.costs.ledger import CostLedger as CostLedger
 from perdure.context.request.explain import Explanation as Explanation
 from perdure.context.window.overview import ContextOverview as ContextOverview
 from perdure.domain.archives.passages import NewPassage as NewPassage
@@ -17,7 +16,6 @@ from perdure.engine.run.accept import Accepted as Accepted
 from perdure.library.agent import AsyncAgent as AsyncAgent
 from perdure.library.archives import AsyncArchive as AsyncArchive
 from perdure.library.facts.facts import FactHistory as FactHistory
-from perdure.library.folders import AsyncFolder as AsyncFolder
 from perdure.library.messages.paging import ImportResult as ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry as TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin as AnswerOrigin
@@ -29,7 +27,6 @@ from perdure.library.runs.replays import Replay as Replay
 from perdure.library.runs.steps import StepInfo as StepInfo
 from perdure.library.sync.agent import Agent as Agent
 from perdure.library.sync.archives import Archive as Archive
-from perdure.library.sync.folders import Folder as Folder
 from perdure.library.sync.perdure import Perdure as Perdure
 from perdure.library.tools.mcp import McpState as McpState
 from perdure.search.hits import FactHit as FactHit

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.costs.ledger import CostLedger
+    from perdure.features.files.service.sync_folders import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.schedules.sync_service import Schedules
@@ -32,6 +34,13 @@ class StoreFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    @property
+    def folders(self) -> Folders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.sync_folders import Folders
+
+        return Folders(self._portal, self._inner.folders)
 
     @property
     def groups(self) -> Groups:
@@ -60,6 +69,24 @@ class AgentFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
+
+    @property
+    def files(self) -> AgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.sync_folders import AgentFiles
+
+        return AgentFiles(self._portal, self._inner.files)
 
     @property
     def companion(self) -> Companion:
