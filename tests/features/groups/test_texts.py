@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import Draft, Text
+from perdure.core.messages import Draft, Text, text_of
 from perdure.domain.facts.turns import is_turn
 from perdure.features.groups.texts import build_input, parse_choice
 from perdure.features.groups.units import update_group
@@ -164,8 +164,9 @@ async def test_what_is_wanted_of_a_manager_is_said_behind_the_longest_message() 
             lambda tx: build_input(tx, group.id, plan, speaker, seen_seq=0, limit_chars=limit)
         )
 
-        assert len(given.text) == limit
-        assert "x\n\n(The rest is left out.)\n\n(You lead this group." in given.text
+        text = text_of(given.parts)
+        assert len(text) == limit
+        assert "x\n\n(The rest is left out.)\n\n(You lead this group." in text
 
 
 async def test_a_line_that_looks_like_a_speaker_gets_one_backslash() -> None:

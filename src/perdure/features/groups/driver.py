@@ -271,7 +271,7 @@ async def _messages(
         return tuple(NewMessage(some, name=one.sender_name or None) for some, one in zip(parts, asked, strict=True))
     limit = ports.settings.message_limit_chars
     given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
-    return (NewMessage((Text(given.text), *given.images), sender_id=turn.group_id, sources=given.sources),)
+    return (given,)
 
 
 def record_speeches(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from perdure.core.ids import AgentId, GroupId, MessageId
-from perdure.core.messages import Image, Message, images_of, text_without_images
+from perdure.core.messages import Message, Text, images_of, text_without_images
 from perdure.core.provenance.sources import Source
 from perdure.core.text.forms import name_key
 from perdure.core.text.markup import UNSEEN
+from perdure.engine.run.run_request import NewMessage
 from perdure.features.groups.log import load_messages
 from perdure.features.groups.tables import GroupMessages
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupPlan, Speaker
@@ -49,20 +49,11 @@ _CHOOSES_AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInput:
-    """The message that an agent of a group gets: its text, the pictures that users sent, and the agents whose words it
-    holds, as sources."""
-
-    text: str
-    images: tuple[Image, ...]
-    sources: tuple[Source, ...] = ()
-
-
 def build_input(
     tx: Tx, group_id: GroupId, plan: GroupPlan, speaker: Speaker, *, seen_seq: int, limit_chars: int
-) -> GroupInput:
-    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet."""
+) -> NewMessage:
+    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet, with the pictures of users. Its
+    sources are the agents whose words it holds."""
     shown = tx.of(GroupMessages).find_seen(group_id, speaker.agent_id)
     entries = tx.of(GroupMessages).list(
         group_id, after_seq=shown, before_seq=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
@@ -96,7 +87,7 @@ def build_input(
     pictures = tuple(image for entry in entries if entry.kind == "user" for image in images_of(entry.parts))
     senders = dict.fromkeys(entry.sender_id for entry in entries if entry.sender_id is not None)
     sources = tuple(Source.of("other_agent", sender) for sender in senders)
-    return GroupInput("\n\n".join(parts), pictures, sources)
+    return NewMessage((Text("\n\n".join(parts)), *pictures), sender_id=group_id, sources=sources)
 
 
 def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[AgentId, str]:
