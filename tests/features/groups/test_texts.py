@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import Draft, Text, text_of
+from perdure.core.messages import Draft, Text
 from perdure.domain.facts.turns import is_turn
 from perdure.features.groups.texts import build_input, parse_choice
 from perdure.features.groups.units import update_group
@@ -164,7 +164,7 @@ async def test_what_is_wanted_of_a_manager_is_said_behind_the_longest_message() 
             lambda tx: build_input(tx, group.id, plan, speaker, seen_seq=0, limit_chars=limit)
         )
 
-        text = text_of(given.parts)
+        text = "".join(part.text for part in given.parts if isinstance(part, Text))
         assert len(text) == limit
         assert "x\n\n(The rest is left out.)\n\n(You lead this group." in text
 

@@ -52,8 +52,10 @@ _CHOOSES_AGAIN = (
 def build_input(
     tx: Tx, group_id: GroupId, plan: GroupPlan, speaker: Speaker, *, seen_seq: int, limit_chars: int
 ) -> NewMessage:
-    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet, with the pictures of users. Its
-    sources are the agents whose words it holds."""
+    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet, and the pictures of users.
+
+    Its sources are the agents whose words it holds.
+    """
     shown = tx.of(GroupMessages).find_seen(group_id, speaker.agent_id)
     entries = tx.of(GroupMessages).list(
         group_id, after_seq=shown, before_seq=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
