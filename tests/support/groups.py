@@ -12,8 +12,7 @@ from perdure.core.ids import AgentId, GroupId, MessageId, Uuids
 from perdure.core.messages import Draft, Text
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.tables import GroupMessages, Groups
-from perdure.features.groups.turn_units import GroupRequest
-from perdure.features.groups.units import NewGroup, create_group
+from perdure.features.groups.units import GroupRequest, NewGroup, create_group
 from perdure.features.groups.values import (
     Group,
     GroupMessage,

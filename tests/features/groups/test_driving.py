@@ -16,8 +16,7 @@ from perdure.core.messages import Draft, Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import RunFilter
 from perdure.features.groups.tables import Groups
-from perdure.features.groups.turn_units import GroupRequest, accept_turn, claim_turn, reset_group
-from perdure.features.groups.units import update_group
+from perdure.features.groups.units import GroupRequest, accept_turn, claim_turn, reset_group, update_group
 from perdure.features.groups.values import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
 from perdure.features.groups.work_tables import GroupTurns
 from perdure.library.checks import Page

@@ -33,11 +33,19 @@ from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
-from perdure.features.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
-from perdure.features.groups.next_action import Finish, Speak, next_action
+from perdure.features.groups.log import (
+    Finish,
+    GroupLog,
+    LiveSpeech,
+    LiveTurn,
+    Speak,
+    load_group_log,
+    member_of,
+    next_action,
+)
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.texts import build_input, parse_choice
-from perdure.features.groups.turn_units import finish_turn
+from perdure.features.groups.units import finish_turn
 from perdure.features.groups.values import (
     SLEEPTIME_KINDS,
     GroupMessage,

@@ -12,11 +12,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict
-from perdure.core.ids import GroupId
+from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.features.groups import wire
 from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
 from perdure.library.checks import LIMIT_MAX, Page
+from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import failure_answer
 from perdure.server.http import Json, Library, Router, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
@@ -89,6 +90,11 @@ async def delete(group_id: GroupIdIn, library: Library) -> Json[None]:
 
 
 # --- messages
+
+
+async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
+    """As `AsyncGroupById.conversation_of`."""
+    return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
 async def _send(request: Request) -> Json[Reply] | StreamingResponse:

@@ -28,10 +28,9 @@ from perdure.engine.run.run_request import check_input
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.driver import TurnDriver, find_run
-from perdure.features.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log
-from perdure.features.groups.next_action import Finish, Speak, next_action
+from perdure.features.groups.log import Finish, GroupLog, LiveSpeech, LiveTurn, Speak, load_group_log, next_action
 from perdure.features.groups.tables import Groups
-from perdure.features.groups.turn_units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
+from perdure.features.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.features.groups.values import (
     GroupEvent,
     GroupTurn,

@@ -22,8 +22,7 @@ from perdure.features.groups.passes import with_turns_counter
 from perdure.features.groups.replies import GroupReply
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.tables import GroupMessages, Groups
-from perdure.features.groups.turn_units import GroupRequest, reset_group
-from perdure.features.groups.units import GroupChanges, GroupFields, NewGroup, create_group
+from perdure.features.groups.units import GroupChanges, GroupFields, GroupRequest, NewGroup, create_group, reset_group
 from perdure.features.groups.values import SLEEPTIME_KINDS, GroupEvent, GroupFilter, GroupKind, GroupMessage, GroupTurn
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.work_tables import GroupTurns
@@ -33,7 +32,6 @@ from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.requests import fetch_images
 from perdure.library.messages.sending import Picture, load_images
 from perdure.library.parts import AsyncPart, reads
-from perdure.library.perdure import AsyncPerdure
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
@@ -359,11 +357,6 @@ class AsyncGroup(AsyncGroupById):
     def kind(self) -> GroupKind:
         """By which rule its agents speak."""
         return self._info.kind
-
-
-async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
-    """As `AsyncGroupById.conversation_of`."""
-    return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
 def entry_id(entry: GroupMessage) -> MessageId:

@@ -11,7 +11,7 @@ from perdure.core.errors import BlockChanged
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId, OrgId, RunId
 from perdure.core.messages import Message, Part, text_of
-from perdure.core.runs import NO_USAGE, Failure, GroupStopReason, Run, RunStatus, Usage
+from perdure.core.runs import NO_USAGE, Failure, Run, RunStatus, Usage
 from perdure.core.text.reprs import short_repr
 
 GroupKind = Literal["round_robin", "supervisor", "dynamic", "sleeptime", "voice_sleeptime"]
@@ -186,6 +186,20 @@ def last_words(messages: Sequence[Message]) -> str:
     said = [one.text.strip() for one in messages if one.role == "assistant" and one.kind == "message"]
     return next((text for text in reversed(said) if text), "")
 
+
+GroupStopReason = Literal[
+    "end_turn",
+    "termination_token",
+    "max_turns",
+    "max_tokens",
+    "max_cost",
+    "max_depth",
+    "no_speaker",
+    "requires_approval",
+    "cancelled",
+    "error",
+]
+"""Why a turn of a group ended. `no_speaker`: its manager named nobody. The others as of runs, or by a limit."""
 
 GROUP_FAILED_REASONS: frozenset[GroupStopReason] = frozenset({"error", "no_speaker"})
 

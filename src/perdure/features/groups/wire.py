@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.ports import Embedder
-from perdure.core.runs import Failure, GroupStopReason, StopReason
+from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.run_request import NewMessage
 from perdure.features.groups import values as core
@@ -141,7 +141,7 @@ def group_messages(body: SendRequest) -> Sequence[NewMessage]:
     return messages
 
 
-STOP_REASONS: Mapping[GroupStopReason, StopReason] = {
+STOP_REASONS: Mapping[core.GroupStopReason, StopReason] = {
     "end_turn": "end_turn",
     "termination_token": "end_turn",
     "max_turns": "max_steps",

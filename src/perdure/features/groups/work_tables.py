@@ -9,9 +9,17 @@ from typing import Any
 
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.ids import AgentId, GroupId, MessageId, RunId
-from perdure.core.runs import Failure, GroupStopReason
+from perdure.core.runs import Failure
 from perdure.features.groups.tables import OWN_GROUP
-from perdure.features.groups.values import GroupMember, GroupPlan, GroupTurn, Pass, PassOutcome, group_status_of
+from perdure.features.groups.values import (
+    GroupMember,
+    GroupPlan,
+    GroupStopReason,
+    GroupTurn,
+    Pass,
+    PassOutcome,
+    group_status_of,
+)
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.leases import UNENDED, LeasedTable
