@@ -21,9 +21,11 @@ import pkgutil
 
 import httpx
 import perdure
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, ModelNotFound
+from perdure.core.features import feature_models
 from perdure.server.app import build_document, create_app
 from perdure.server.config import ServerConfig
+from perdure.testing import ScriptedModel, says
 from perdure.ui.pages.home import pages
 from perdure.ui.routes import PAGES, build_routes
 
@@ -33,8 +35,16 @@ for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
 
 
 async def main():
-    async with await AsyncPerdure.open("a.db") as library:
-        agent = await library.create_agent("Ada")
+    model = ScriptedModel(says("Hello, Ann."), says("Ann."))
+    async with await AsyncPerdure.open("a.db", models={"test/model": model}) as library:
+        if feature_models():
+            agent = await library.create_agent("Ada")
+        else:
+            try:
+                await library.create_agent("Ada")
+            except ModelNotFound as error:
+                assert "OPENAI_API_KEY" in str(error), error
+            agent = await library.create_agent("Ada", model="test/model")
         await agent.send("My name is Ann.")
         assert (await agent.send("What is my name?")).text
         app = create_app(library, ServerConfig(), pages=build_routes())
