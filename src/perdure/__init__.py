@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Profile,
         ProfileEntry,
     )
-    from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.hooks import Verdict
     from perdure.core.mcp import McpServer, McpTool, ToolListing
@@ -57,6 +56,9 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.files.service.folders import AsyncFolder
+    from perdure.features.files.service.sync_folders import Folder
+    from perdure.features.files.values import AgentFile, File
     from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
     from perdure.features.groups.replies import GroupReply, SpeakerReply
     from perdure.features.groups.service import AsyncGroup
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
         SpeakerStarted,
     )
     from perdure.features.schedules.values import Firing, Schedule
-    from perdure.library import *
+    from perdure.library.names import *
 
 # fmt: off
 __all__ = [
@@ -118,7 +120,6 @@ _HOMES = {
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
         "ProfileEntry",
     ),
-    "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
     "features.groups.replies": ("GroupReply", "SpeakerReply"),
@@ -136,6 +137,9 @@ _HOMES = {
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.costs.ledger": ("CostLedger",),
+    "features.files.service.folders": ("AsyncFolder",),
+    "features.files.service.sync_folders": ("Folder",),
+    "features.files.values": ("AgentFile", "File"),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
@@ -153,7 +157,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     home = importlib.import_module(f"perdure.{_HOME_OF.get(name, 'core.errors')}")
     if not hasattr(home, found := "Agent" if name == "AgentInfo" else name):
-        home = importlib.import_module("perdure.library")
+        home = importlib.import_module("perdure.library.names")
     value = getattr(home, found)
     globals()[name] = value  # the next time it is an ordinary attribute
     return value

@@ -205,8 +205,6 @@ class ModelRegistry:
         """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
         if handle in self.own_handles:
             return None
-        if (window := self.traits(handle).window_tokens) is not None:
-            return window
         facts = facts_of(self.catalog_handle(handle))
         return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
 
@@ -218,14 +216,14 @@ class ModelRegistry:
         if handle in self.own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
         endpoint, name = match
-        own, facts = self._own_of(handle), facts_of(self.catalog_handle(handle))
+        own, facts, is_local = self._own_of(handle), facts_of(self.catalog_handle(handle)), endpoint.local
         base = (
             own[0].traits(name)
             if own is not None
             else ModelTraits(
-                local=endpoint.local,
+                local=is_local,
                 plain=not endpoint.is_large(name),
-                max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+                max_output_tokens=facts.max_output_tokens if is_local else None,
                 takes_tools=facts.tools,
             )
         )
