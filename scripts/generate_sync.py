@@ -246,10 +246,11 @@ def feature_parts(
 ) -> dict[str, str]:
     """The files with what features add, and its plain calls. They import a feature only where its part is used."""
     found = {module.name: module for module in modules}
-    of_store = [_part(found, feature, *one) for feature in features for one in feature.parts.items()]
+    of_both = [_part(found, feature, *one) for feature in features for one in feature.parts.items()]
+    of_store = [_part(found, feature, *one) for feature in features for one in feature.store_parts.items()]
     of_agents = [_part(found, feature, *one) for feature in features for one in feature.agent_parts.items()]
     name = f"{PACKAGE}.feature_parts"
-    kinds = {"Store": of_store, "Agent": [*of_store, *of_agents]}
+    kinds = {"Store": [*of_both, *of_store], "Agent": [*of_both, *of_agents]}
     return {
         _path(name): _parts_module(kinds, generated, PREFIX),
         _path(twin(name)): _parts_module(kinds, generated, ""),

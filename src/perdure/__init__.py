@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         SpeakerStarted,
     )
     from perdure.core.hooks import Verdict
-    from perdure.core.mcp import McpServer, McpTool, ToolListing
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
     from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
     from perdure.core.passages import Passage
@@ -65,6 +64,9 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.mcp.service import McpState
+    from perdure.features.mcp.units import ToolsByStatus
+    from perdure.features.mcp.values import McpServer, McpTool, ToolListing
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
@@ -120,13 +122,15 @@ _HOMES = {
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
     "core.hooks": ("Verdict",),
-    "core.mcp": ("McpServer", "McpTool", "ToolListing"),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
     "core.models": ("Exchange", "Model", "ModelDelta", "ModelProgress", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.mcp.service": ("McpState",),
+    "features.mcp.units": ("ToolsByStatus",),
+    "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (

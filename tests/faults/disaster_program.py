@@ -26,7 +26,7 @@ def broken(*_: Any, **__: Any) -> NoReturn:
 
 def plant() -> None:
     """In listing MCP servers, and in the built-in model."""
-    from perdure.library.tools.mcp import AsyncMcp
+    from perdure.features.mcp.service import AsyncMcp
     from perdure.providers.extractive.model import ExtractiveModel
 
     AsyncMcp.list = broken  # type: ignore[method-assign]

@@ -42,7 +42,7 @@ from perdure.core.features import find_features
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
+from perdure.core.ports import Clock, Converter, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
@@ -51,7 +51,6 @@ from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
 from perdure.domain.files.tools import read_whole
-from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AgentMessages
@@ -102,7 +101,6 @@ from perdure.toolbox.functions import Toolboxes
 from perdure.toolbox.functions import tool as tool
 from perdure.toolbox.hooks.commands import function_hooks
 from perdure.toolbox.hooks.commands import hook as hook
-from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.provider_guard import Reports
 from perdure.toolbox.provider_guard import place_provider as place_provider
 
@@ -122,6 +120,13 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """Begin nothing any more, and stop what goes on."""
+
+
+class FeatureToolbox(Toolbox, Protocol):
+    """A toolbox of a feature, which runs tools until the runner has stopped."""
+
+    async def close(self) -> None:
+        """End what it holds open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +173,7 @@ class App:
         sandbox: it runs the code of tools.
         reading: the sandbox that converts files.
         custom: the tools that have a source.
-        mcp: the sessions with MCP servers.
+        toolboxes: those of features, by their classes.
         companions: the passes of companions.
         telemetry: who is told of what the engine does.
         shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
@@ -190,16 +195,16 @@ class App:
     sandbox: Sandbox
     reading: Sandbox
     custom: CustomTools
-    mcp: McpToolbox
     companions: Companions
     telemetry: Listeners
     shared: Shared
     org_id: OrgId = DEFAULT_ORG
     services: Mapping[type, Service] = field(default_factory=dict)
+    toolboxes: Mapping[type, FeatureToolbox] = field(default_factory=dict)
 
     def service(self, kind: type[S]) -> S:
         """What a feature runs, by its class."""
-        found = self.services[kind]
+        found = self.services.get(kind) or self.toolboxes[kind]
         assert isinstance(found, kind)
         return found
 
@@ -268,7 +273,8 @@ class App:
         await self.groups.close()
         await self.companions.close()
         await self.runner.close()
-        await self.mcp.close()
+        for toolbox in self.toolboxes.values():
+            await toolbox.close()
         if self.worker is not None:
             await self.worker.close()
         if self.org_id == DEFAULT_ORG:
@@ -357,8 +363,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     custom, agents = _custom_tools(store, shared.cipher, shared.sandbox), AgentMessages(settings)
     converter = converter_of(settings, shared.reading)
     builtins = _builtin_tools(shared, store, converter)
-    mcp = McpToolbox(StoredMcpRegistry(store, shared.cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-    toolbox = Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp)
+    toolbox = Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom)
     ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
@@ -386,7 +391,6 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         sandbox=shared.sandbox,
         reading=shared.reading,
         custom=custom,
-        mcp=mcp,
         companions=companions,
         telemetry=telemetry,
         shared=shared,
@@ -394,6 +398,10 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     )
     kinds = [feature.load(name) for feature in find_features() for name in feature.services]
     app.services = {kind: kind(app) for kind in kinds}
+    makers = {kind: feature.load(name) for feature in find_features() for kind, name in feature.toolboxes.items()}
+    made = {kind: make(app) for kind, make in makers.items()}
+    app.toolboxes = {type(one): one for one in made.values()}
+    toolbox.add(**made)
     for part in (traits, providers, runner, worker, files, groups, companions, *app.services.values()):
         if part is not None:
             await part.start()

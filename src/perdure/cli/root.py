@@ -50,7 +50,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "folder": (("folders",), "List, attach, detach or delete folders of files."),
     "file": (("folders",), "Upload, list or delete files of folders."),
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
-    "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
     "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),
     "org": (("access",), "Create, list or delete organisations; audit."),

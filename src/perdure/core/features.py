@@ -52,6 +52,25 @@ class TableUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrgTable:
+    """What the store has to know of a table whose rows are an organisation's; where rows lie on several nodes, each has
+    the whole table.
+
+    Args:
+        of: its column that names a row of another such table, and that table; none: it has a column `org_id`.
+        sealed: its column with what is stored encrypted, as base64.
+        names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
+        why: why there are so few rows that each node can have them.
+    """
+
+    name: str
+    of: tuple[str, str] | None = None
+    sealed: str = ""
+    names_tools: bool = False
+    why: str = "few"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -66,10 +85,13 @@ class Feature:
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
+        store_parts: as `parts`, of the store only.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
+        toolboxes: kind of tools -> the function that makes, of the `App`, the `FeatureToolbox` that runs them.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
+        org_tables: those that organisations have; inner rows first.
         copies: the `CopyPart` of what an agent's copy has of it.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
@@ -83,9 +105,12 @@ class Feature:
     tools: str = ""
     models: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
+    store_parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
+    toolboxes: Mapping[str, str] = field(default_factory=dict)
     tables: Sequence[TableUse] = ()
+    org_tables: Sequence[OrgTable] = ()
     copies: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 
@@ -129,6 +154,11 @@ def find_features() -> Sequence[Feature]:
 def feature_tables() -> Sequence[TableUse]:
     """The tables of all features."""
     return [table for feature in find_features() for table in feature.tables]
+
+
+def feature_org_tables() -> Sequence[OrgTable]:
+    """The tables of all features that organisations have."""
+    return [table for feature in find_features() for table in feature.org_tables]
 
 
 P = ParamSpec("P")

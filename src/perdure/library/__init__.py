@@ -14,7 +14,6 @@ from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.forgetting import TidyItem
-from perdure.domain.mcp import ToolsByStatus
 from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
@@ -35,7 +34,6 @@ from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
 from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
-from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
 
@@ -61,7 +59,6 @@ __all__ = [
     "Hits",
     "ImportResult",
     "ImportedMessage",
-    "McpState",
     "MemoryOrigin",
     "MessageHit",
     "NewBlock",
@@ -77,7 +74,6 @@ __all__ = [
     "StepInfo",
     "TidyItem",
     "ToolHit",
-    "ToolsByStatus",
     "TranscriptEntry",
     "Why",
     "hook",

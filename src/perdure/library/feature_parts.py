@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.mcp.service import AsyncMcp
     from perdure.features.schedules.service import AsyncSchedules
 
 
@@ -26,6 +27,13 @@ class AsyncStoreFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    @property
+    def mcp(self) -> AsyncMcp:
+        """The MCP servers of the store. A server is named by its name or id."""
+        from perdure.features.mcp.service import AsyncMcp
+
+        return AsyncMcp(self._app)
 
 
 class AsyncAgentFeatures:

@@ -32,7 +32,6 @@ from perdure.library.folders import AsyncFolders
 from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts
-from perdure.library.tools.mcp import AsyncMcp
 from perdure.library.tools.secrets import AsyncSecrets
 from perdure.library.tools.tools import AsyncTools
 from perdure.search.hits import Recalled
@@ -176,11 +175,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
-
-    @property
-    def mcp(self) -> AsyncMcp:
-        """The MCP servers of the store."""
-        return AsyncMcp(self._app)
 
     @property
     def tools(self) -> AsyncTools:

@@ -28,7 +28,6 @@ from perdure.storage.tables.folders import Folders
 from perdure.storage.tables.groups.groups import GroupMessages, Groups
 from perdure.storage.tables.groups.turns import GroupTurns
 from perdure.storage.tables.identities import Identities
-from perdure.storage.tables.mcp import Mcp
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
@@ -89,7 +88,6 @@ class Tx:
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)
         self.sandbox = Sandbox(db, org_id, limits)
-        self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.graphs = Graphs(db, org_id)
         self.entities = Entities(db, org_id)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.mcp.sync_service import Mcp
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -28,6 +29,13 @@ class StoreFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    @property
+    def mcp(self) -> Mcp:
+        """The MCP servers of the store. A server is named by its name or id."""
+        from perdure.features.mcp.sync_service import Mcp
+
+        return Mcp(self._portal, self._inner.mcp)
 
 
 class AgentFeatures:

@@ -23,7 +23,6 @@ from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups.groups import Groups
-from perdure.library.sync.tools.mcp import Mcp
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
@@ -146,11 +145,6 @@ class Perdure(StoreFeatures):
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
-
-    @property
-    def mcp(self) -> Mcp:
-        """The MCP servers of the store."""
-        return Mcp(self._portal, self._inner.mcp)
 
     @property
     def tools(self) -> Tools:
