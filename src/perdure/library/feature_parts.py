@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.schedules.service import AsyncSchedules
 
+__all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
+
 
 class AsyncStoreFeatures:
     """What features add to a store."""
