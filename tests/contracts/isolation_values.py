@@ -236,7 +236,7 @@ class Values:
                 for verb in ("get", "number")
                 for noun, id_ in {
                     **{"archives": of.archive.id, "blocks": of.block.id, "files": of.file.id, "folders": of.folder.id},
-                    **{"graphs": of.graph.id, "identities": of.identity.id, "mcp": of.server.id},
+                    **{"graphs": of.graph.id, "identities": of.identity.id, "servers": of.server.id},
                     **{"providers": of.provider.id, "tools": of.tool.id},
                 }.items()
             },
