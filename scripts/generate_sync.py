@@ -246,9 +246,10 @@ def feature_parts(
 ) -> dict[str, str]:
     """The files with what features add, and its plain calls. They import a feature only where its part is used."""
     found = {module.name: module for module in modules}
-    of_both = [_part(found, feature, *one) for feature in features for one in feature.parts.items()]
-    of_store = [_part(found, feature, *one) for feature in features for one in feature.store_parts.items()]
-    of_agents = [_part(found, feature, *one) for feature in features for one in feature.agent_parts.items()]
+    of_both, of_store, of_agents = (
+        [_part(found, feature, *one) for feature in features for one in getattr(feature, name).items()]
+        for name in ("parts", "store_parts", "agent_parts")
+    )
     name = f"{PACKAGE}.feature_parts"
     kinds = {"Store": [*of_both, *of_store], "Agent": [*of_both, *of_agents]}
     return {

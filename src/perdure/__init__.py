@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     )
     from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-    from perdure.core.groups.group import (
-        GroupMessage,
-        GroupTurn,
-        GroupTurnEnded,
-        Speaker,
-        SpeakerEvent,
-        SpeakerFailed,
-        SpeakerStarted,
-    )
     from perdure.core.hooks import Verdict
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
     from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
@@ -64,12 +55,24 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
+    from perdure.features.groups.replies import GroupReply, SpeakerReply
+    from perdure.features.groups.service import AsyncGroup
+    from perdure.features.groups.sync_service import Group
+    from perdure.features.groups.values import (
+        GroupMessage,
+        GroupTurn,
+        GroupTurnEnded,
+        Speaker,
+        SpeakerEvent,
+        SpeakerFailed,
+        SpeakerStarted,
+    )
     from perdure.features.mcp.service import McpState
     from perdure.features.mcp.units import ToolsByStatus
     from perdure.features.mcp.values import McpServer, McpTool, ToolListing
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
-    from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 
 # fmt: off
 __all__ = [
@@ -118,7 +121,11 @@ _HOMES = {
     ),
     "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
-    "core.groups.group": (
+    "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
+    "features.groups.replies": ("GroupReply", "SpeakerReply"),
+    "features.groups.service": ("AsyncGroup",),
+    "features.groups.sync_service": ("Group",),
+    "features.groups.values": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
     "core.hooks": ("Verdict",),
@@ -138,7 +145,6 @@ _HOMES = {
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
-    "library.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -17,7 +17,6 @@ from perdure.core.facts.values import FactFilter
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
-from perdure.core.groups.group import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -42,6 +41,7 @@ from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
+from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of

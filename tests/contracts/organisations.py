@@ -12,7 +12,6 @@ from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
-from perdure.core.groups.group import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelProvider
@@ -22,6 +21,9 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
+from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
+from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.schedules.tables import Schedules
@@ -231,7 +233,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
 
 def _add_pass(tx: Tx, group: Group, run: Run, message: Message) -> Pass:
     """A pass of a companion that goes on."""
-    return tx.passes.add(
+    return tx.of(Passes).add(
         Pass(
             agent_id=run.key.agent_id,
             group_id=group.id,
@@ -251,22 +253,22 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
     """A group of the agent, with a turn that runs, one that waits, and two entries of its transcript; the agent manages
     another one."""
     group_id, managed_id = GroupId(contract.ids.new("group")), GroupId(contract.ids.new("group"))
-    tx.groups.add(
+    tx.of(Groups).add(
         Group(
             id=managed_id, org_id=tx.org_id, kind="supervisor", manager_agent_id=agent.id, created_at=AT, updated_at=AT
         )
     )
-    tx.groups.add(
+    tx.of(Groups).add(
         Group(id=group_id, org_id=tx.org_id, kind="round_robin", agent_ids=(agent.id,), created_at=AT, updated_at=AT)
     )
     member = GroupMember(agent_id=agent.id, name=agent.name, conversation_seq=0)
-    tx.groups.put_conversation(group_id, member)
-    tx.groups.share_block(group_id, agent.id, block.id, attached=True)
+    tx.of(Groups).put_conversation(group_id, member)
+    tx.of(Groups).share_block(group_id, agent.id, block.id, attached=True)
     new = GroupTurn(group_id=group_id, created_at=AT)
-    turns = [tx.group_turns.add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
-    turn = tx.group_turns.claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
+    turns = [tx.of(GroupTurns).add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
+    turn = tx.of(GroupTurns).claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
     assert turn is not None
-    turn, _ = tx.group_turns.begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
+    turn, _ = tx.of(GroupTurns).begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
     speech = GroupMessage(
         group_id=group_id,
         turn_seq=0,
@@ -279,8 +281,8 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
         created_at=AT,
     )
     said = replace(speech, message_id=message.id)
-    tx.group_messages.append(group_id, [speech, said])
-    return tx.groups.get(group_id), turn
+    tx.of(GroupMessages).append(group_id, [speech, said])
+    return tx.of(Groups).get(group_id), turn
 
 
 def _fill_sources(tx: Tx, agent: Agent, block: Block, message: Message) -> MemoryWrite:

@@ -14,7 +14,6 @@ import pytest
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
 from perdure.context.sections.words import envelope_in_words
-from perdure.context.tool_output.compress import compress, decode, expand, find_parts
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -49,8 +48,9 @@ from perdure.domain.forgetting import count_words
 from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
-from perdure.engine.groups.texts import parse_choice
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.compression.compress import compress, decode, expand, find_parts
+from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.extractor import statements_in_document

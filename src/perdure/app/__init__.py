@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import logging
 import random
 import uuid
@@ -35,7 +34,7 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import copy_as_utf8 as copy_as_utf8
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
-from perdure.app.telemetry import RegistryNames, listeners_of, price_of
+from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.features import find_features
@@ -49,14 +48,10 @@ from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.companions.passes import PassLimits
 from perdure.domain.files.tools import read_whole
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
-from perdure.engine.agent_messages.toolbox import AgentMessages
-from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
-from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -163,7 +158,6 @@ class App:
     """A running engine with all its parts. `close` stops them in order.
 
     Args:
-        groups: the turns of groups.
         providers: it knows the providers that clients registered.
         traits: it keeps what is learned of models.
         files: the worker that converts uploaded files to text.
@@ -174,7 +168,6 @@ class App:
         reading: the sandbox that converts files.
         custom: the tools that have a source.
         toolboxes: those of features, by their classes.
-        companions: the passes of companions.
         telemetry: who is told of what the engine does.
         shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
     """
@@ -183,7 +176,6 @@ class App:
     store: Store
     ports: Ports
     runner: Runner
-    groups: GroupRunner
     models: ModelRegistry
     providers: StoredProviders
     traits: StoredTraits
@@ -195,7 +187,6 @@ class App:
     sandbox: Sandbox
     reading: Sandbox
     custom: CustomTools
-    companions: Companions
     telemetry: Listeners
     shared: Shared
     org_id: OrgId = DEFAULT_ORG
@@ -260,7 +251,7 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in (*self.services.values(), self.files, self.groups, self.companions):
+        for part in (*self.services.values(), self.files):
             await part.close()
         await self.runner.drain(within_s)
 
@@ -270,8 +261,6 @@ class App:
         for service in self.services.values():
             await service.close()
         await self.files.close()
-        await self.groups.close()
-        await self.companions.close()
         await self.runner.close()
         for toolbox in self.toolboxes.values():
             await toolbox.close()
@@ -360,26 +349,21 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
-    custom, agents = _custom_tools(store, shared.cipher, shared.sandbox), AgentMessages(settings)
+    custom = _custom_tools(store, shared.cipher, shared.sandbox)
     converter = converter_of(settings, shared.reading)
     builtins = _builtin_tools(shared, store, converter)
-    toolbox = Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom)
+    toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom)
     ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
-    runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
+    runner, files = Runner(ports), FileWorker(ports, converter)
     if worker is not None:
         ports.signals.on("embedding", worker.wake)
-    groups = GroupRunner(ports, runner, settings, price_of=functools.partial(price_of, registry))
-    tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
-    limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
-    companions = Companions(ports, runner, limits)
     app = App(
         settings,
         store,
         ports,
         runner,
-        groups,
         registry,
         providers,
         traits,
@@ -391,18 +375,16 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         sandbox=shared.sandbox,
         reading=shared.reading,
         custom=custom,
-        companions=companions,
         telemetry=telemetry,
         shared=shared,
         org_id=org_id,
     )
     kinds = [feature.load(name) for feature in find_features() for name in feature.services]
     app.services = {kind: kind(app) for kind in kinds}
-    makers = {kind: feature.load(name) for feature in find_features() for kind, name in feature.toolboxes.items()}
-    made = {kind: make(app) for kind, make in makers.items()}
+    made = {kind: one.load(name)(app) for one in find_features() for kind, name in one.toolboxes.items()}
     app.toolboxes = {type(one): one for one in made.values()}
     toolbox.add(**made)
-    for part in (traits, providers, runner, worker, files, groups, companions, *app.services.values()):
+    for part in (traits, providers, runner, worker, files, *app.services.values()):
         if part is not None:
             await part.start()
     ports.signals.hear(store)

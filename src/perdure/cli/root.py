@@ -22,7 +22,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "forget": ("memory", "Show where a text stands in memory and history, and take it out."),
     "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "context": ("context", "Show what fills the context window, what a model was sent, and what it cost."),
-    "compress": ("context", "Print a tool's output in fewer tokens, as an agent sees it."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
     "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
     "backup": ("upkeep", "Copy the store as it is now to a new file, while agents work."),
@@ -41,8 +40,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
-    "group": (("groups",), "List, show, create, update, cancel, reset, delete; send."),
-    "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

@@ -28,6 +28,23 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetting:
+    """A setting of agents.
+
+    Args:
+        check: what is called with the settings of an agent that has it; it raises InvalidInput.
+        shape: the type of its values in requests.
+        keeps_empty: whether an empty object is a value, and not no setting.
+        keeps_false: whether false is one.
+    """
+
+    check: str
+    shape: str
+    keeps_empty: bool = False
+    keeps_false: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -71,6 +88,33 @@ class OrgTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RootUse:
+    """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
+
+    Args:
+        key: the column in the tables of its parts that has its id.
+        parts: table of its parts -> the rest of their key.
+        links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
+        of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
+        owner: its column of the agent with which it is deleted.
+        ends: a statement that runs when the thing `:id` is deleted.
+        texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
+            is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
+    """
+
+    name: str
+    key: str
+    parts: Mapping[str, str]
+    links: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
+    of_agents: Sequence[str] = ()
+    owner: str = ""
+    ends: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    place: str = "settings"
+    seen_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -80,18 +124,22 @@ class Feature:
         verbs: command of every day -> where it stands.
         routes: modules with a `router` of the HTTP API.
         sections: page of the dashboard -> the `Section` that it shows as well.
-        tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
-            as `core/tools/engine_tools.toml` does.
+        tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
+            all its tools, as `core/tools/engine_tools.toml` does.
+        toolboxes: kind of tool -> what makes, of the `App`, the `FeatureToolbox` that runs them; see `perdure.app`.
+        agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
+        pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
+        own_settings: settings of agents that nobody else changes; copies of an agent lack them.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
-        store_parts: as `parts`, of the store only.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        store_parts: as `parts`, of the store only.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
-        toolboxes: kind of tools -> the function that makes, of the `App`, the `FeatureToolbox` that runs them.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
+        roots: its tables of things that are no agent's.
         copies: the `CopyPart` of what an agent's copy has of it.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
@@ -103,14 +151,18 @@ class Feature:
     routes: Sequence[str] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
-    models: str = ""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    store_parts: Mapping[str, str] = field(default_factory=dict)
-    agent_parts: Mapping[str, str] = field(default_factory=dict)
-    services: Sequence[str] = ()
     toolboxes: Mapping[str, str] = field(default_factory=dict)
+    agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
+    models: str = ""
+    pages: Sequence[str] = ()
+    own_settings: Sequence[str] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+    agent_parts: Mapping[str, str] = field(default_factory=dict)
+    store_parts: Mapping[str, str] = field(default_factory=dict)
+    services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
     org_tables: Sequence[OrgTable] = ()
+    roots: Sequence[RootUse] = ()
     copies: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,7 +174,7 @@ class Feature:
     @property
     def tool_file(self) -> Path:
         """The file that describes its tools."""
-        return self.folder / f"{self.tools}.toml"
+        return self.folder / "tools.toml"
 
     @property
     def folder(self) -> Path:
@@ -151,6 +203,12 @@ def find_features() -> Sequence[Feature]:
     return [*found.values()]
 
 
+@functools.cache
+def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
+    """The settings of agents by their names, each with its feature."""
+    return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
+
+
 def feature_tables() -> Sequence[TableUse]:
     """The tables of all features."""
     return [table for feature in find_features() for table in feature.tables]
@@ -159,6 +217,11 @@ def feature_tables() -> Sequence[TableUse]:
 def feature_org_tables() -> Sequence[OrgTable]:
     """The tables of all features that organisations have."""
     return [table for feature in find_features() for table in feature.org_tables]
+
+
+def feature_roots() -> Sequence[RootUse]:
+    """The things of all features that are no agent's."""
+    return [root for feature in find_features() for root in feature.roots]
 
 
 P = ParamSpec("P")

@@ -20,8 +20,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
 from perdure.library.folders import AsyncFolder
-from perdure.library.groups.groups import AsyncGroup
-from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
@@ -32,7 +30,6 @@ from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
-from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
@@ -45,7 +42,6 @@ __all__ = [
     "AsyncAgent",
     "AsyncArchive",
     "AsyncFolder",
-    "AsyncGroup",
     "AsyncPerdure",
     "ContextOverview",
     "CostLedger",
@@ -54,8 +50,6 @@ __all__ = [
     "FactHit",
     "FactOrigin",
     "Folder",
-    "Group",
-    "GroupReply",
     "Hits",
     "ImportResult",
     "ImportedMessage",
@@ -70,7 +64,6 @@ __all__ = [
     "Reply",
     "SearchReport",
     "Settings",
-    "SpeakerReply",
     "StepInfo",
     "TidyItem",
     "ToolHit",

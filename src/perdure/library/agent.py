@@ -18,7 +18,6 @@ from perdure.library.facts.facts import AsyncFacts
 from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.feature_parts import AsyncAgentFeatures
 from perdure.library.folders import AsyncAgentFiles
-from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.sending import AsyncSending
@@ -54,11 +53,6 @@ class AsyncAgentById(
     def blocks(self) -> AsyncAgentBlocks:
         """The agent's blocks, by label: read, edit, attach."""
         return AsyncAgentBlocks(self._app, self.id)
-
-    @property
-    def companion(self) -> AsyncCompanion:
-        """The companion that tidies the agent's memory while nobody waits, if it has one."""
-        return AsyncCompanion(self._app, self.id)
 
     @property
     def archives(self) -> AsyncAgentArchives:

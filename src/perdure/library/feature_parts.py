@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.groups.companion_service import AsyncCompanion
+    from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.schedules.service import AsyncSchedules
 
@@ -29,6 +31,20 @@ class AsyncStoreFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """All groups of the store."""
+        from perdure.features.groups.service import AsyncGroups
+
+        return AsyncGroups(self._app)
+
+    @property
+    def companions(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app)
 
     @property
     def mcp(self) -> AsyncMcp:
@@ -50,6 +66,13 @@ class AsyncAgentFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app, self._agent_id)
+
+    @property
+    def companion(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app, self._agent_id)
 
     async def notify(
         self,

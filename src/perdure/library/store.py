@@ -7,14 +7,12 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId, GroupId
+from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
 from perdure.library.facts.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
-from perdure.library.groups.companions import AsyncCompanion
-from perdure.library.groups.groups import AsyncGroupById
 from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
@@ -40,7 +38,6 @@ class StoreParts:
         self.agent_files = AsyncAgentFiles(app)
         self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
-        self.companions = AsyncCompanion(app)
         self.conversations = AsyncConversations(app)
         self.facts = AsyncFacts(app)
         self.handles = ModelHandles(app)
@@ -80,7 +77,3 @@ class StoreParts:
     def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
         """The folder of this id."""
         return AsyncFolderById(self._app, folder_id)
-
-    def group_of(self, group_id: GroupId) -> AsyncGroupById:
-        """The group of this id."""
-        return AsyncGroupById(self._app, group_id)

@@ -15,7 +15,7 @@ from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
-from perdure.storage.tables.background.passes import Passes, Queues
+from perdure.storage.tables.background.queues import Queues
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
@@ -25,8 +25,6 @@ from perdure.storage.tables.facts.facts import Facts
 from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.files import AgentFiles, Files
 from perdure.storage.tables.folders import Folders
-from perdure.storage.tables.groups.groups import GroupMessages, Groups
-from perdure.storage.tables.groups.turns import GroupTurns
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
@@ -73,7 +71,6 @@ class Tx:
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
-        self.passes = Passes(db, org_id)
         self.queues = Queues(db, org_id)
         self.used = OwnUsed(db, org_id)
         self.steps = Steps(db, org_id)
@@ -81,9 +78,6 @@ class Tx:
         self.system_messages = SystemMessages(db, org_id)
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
-        self.groups = Groups(db, org_id)
-        self.group_turns = GroupTurns(db, org_id)
-        self.group_messages = GroupMessages(db, org_id)
         self.tools = Tools(db, org_id, limits)
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)

@@ -20,7 +20,6 @@ from perdure.ui.pages import (
     context,
     data,
     facts,
-    groups,
     home,
     memory,
     runs,
@@ -28,11 +27,14 @@ from perdure.ui.pages import (
     sources,
     tools,
 )
-from perdure.ui.render import HEADERS, Notice, form_of, html
+from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, changes, chat, context, memory, facts, sources, tools, groups, runs, search, connections, data, access)
+PAGES = (
+    *(home, changes, chat, context, memory, facts, sources, tools, runs, search, connections, data, access),
+    *feature_pages(),
+)
 
 
 def build_routes() -> list[BaseRoute]:

@@ -60,7 +60,7 @@ def _schema(value: Any) -> dict[str, Any]:
 
 _FILES = [
     Path(__file__).with_name("engine_tools.toml"),
-    *(feature.tool_file for feature in find_features() if feature.tools),
+    *(feature.tool_file for feature in find_features() if feature.tool_file.is_file()),
 ]
 _TOOLS: list[Mapping[str, Mapping[str, Any]]] = [tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES]
 
@@ -76,6 +76,9 @@ BUILTIN_TOOL_SPECS: Final = _load_specs("builtin")
 
 AGENT_TOOL_SPECS: Final = _load_specs("agents")
 """Name -> spec, of every tool that writes to agents."""
+
+MULTI_AGENT_TOOLS: Final = tuple(name for name, spec in AGENT_TOOL_SPECS.items() if "multi_agent" in spec.traits)
+"""What `include_multi_agent_tools` gives an agent."""
 
 ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}
 """Name -> spec."""
@@ -127,6 +130,9 @@ DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
     )
 }
 """Agent type -> the rules of these tools."""
+
+FINISH_TOOLS = ("memory_finish_edits", "finish_rethinking_memory")
+"""The tools by which an agent says that it is done with edits of memory, and why it made them."""
 
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
 """The tools of an agent with a folder."""

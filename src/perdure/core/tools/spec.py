@@ -30,13 +30,14 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """
 
-ToolTrait = Literal["shows_block", "recalls", "saves", "repeats"]
+ToolTrait = Literal["shows_block", "recalls", "saves", "repeats", "multi_agent"]
 """What a tool of the engine is like.
 
 - `shows_block`: its result is the new value of the block that its argument `label` names.
 - `recalls`: its arguments say what to look for in what is remembered.
 - `saves`: an agent keeps by it what will leave its view.
 - `repeats`: its result only repeats what is stored elsewhere, or says that it worked.
+- `multi_agent`: Letta gives it to an agent that is one of several.
 """
 
 _AROUND_NAMES = re.compile(r"^(?:functions?|default_api)[./](?=.)|(?<=.):\d+$")

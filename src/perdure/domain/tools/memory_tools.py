@@ -34,7 +34,6 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
-from perdure.domain.companions.passes import CONTINUATION, TAG
 from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
@@ -159,7 +158,11 @@ USER_BLOCK = "human"
 CHECKPOINT_CHARS = 2_000
 CHECKPOINT_DESCRIPTION = "Your working notes, shown at the end of each request: goal, what is done, what comes next."
 
-_END = f"</{TAG}>"
+READING_TAG = "system-reminder"
+"""The tag around what a companion is given to read."""
+CONTINUATION = "    "
+"""How the second and later lines of a message in it begin: lines with a number are not indented so far."""
+_END = f"</{READING_TAG}>"
 _NUMBERED = re.compile(r"\s{0,3}(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
 
 

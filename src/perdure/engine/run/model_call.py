@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, Event, MessageAdded, StepAbandoned
-from perdure.core.groups.group import COMPANION_OF
+from perdure.core.features import Point
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, parts_to_json, text_of
 from perdure.core.models import (
@@ -66,6 +66,9 @@ CUTS = 2
 """How often in a row a model of the user's own is asked again after its server died in the middle of an answer."""
 
 logger = logging.getLogger(__name__)
+
+GOES_LAST: Point[[Run, Agent, Ports], Awaitable[bool]] = Point("goes_last")
+"""Whether nobody has asked for this run of an agent, so that everybody goes before it."""
 
 FAILURE_CHARS = 4_000
 UNSEEN_TOKENS = 2_000
@@ -166,11 +169,8 @@ async def _ask(
 
 
 async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
-    """Whether everybody goes before this run: it is a pass of a companion that no person has asked for."""
-    if COMPANION_OF not in agent.settings or not ports.yields(agent.model):
-        return False
-    found = await ports.store.read(lambda tx: tx.passes.find_by_run(log.run.id))
-    return found is not None and found.cause != "request"
+    """Whether everybody goes before this run."""
+    return ports.yields(agent.model) and any([await one for one in GOES_LAST(log.run, agent, ports)])
 
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:

@@ -19,7 +19,6 @@ from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.feature_parts import AgentFeatures
 from perdure.library.sync.folders import AgentFiles
-from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
 from perdure.library.sync.messages.sending import Sending
@@ -50,11 +49,6 @@ class AgentById(
     def blocks(self) -> AgentBlocks:
         """The agent's blocks, by label: read, edit, attach."""
         return AgentBlocks(self._portal, self._inner.blocks)
-
-    @property
-    def companion(self) -> Companion:
-        """The companion that tidies the agent's memory while nobody waits, if it has one."""
-        return Companion(self._portal, self._inner.companion)
 
     @property
     def archives(self) -> AgentArchives:

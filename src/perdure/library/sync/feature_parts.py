@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.groups.sync_companion_service import Companion
+    from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
@@ -33,6 +35,20 @@ class StoreFeatures:
         return Schedules(self._portal, self._inner.schedules)
 
     @property
+    def groups(self) -> Groups:
+        """All groups of the store."""
+        from perdure.features.groups.sync_service import Groups
+
+        return Groups(self._portal, self._inner.groups)
+
+    @property
+    def companions(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companions)
+
+    @property
     def mcp(self) -> Mcp:
         """The MCP servers of the store. A server is named by its name or id."""
         from perdure.features.mcp.sync_service import Mcp
@@ -52,6 +68,13 @@ class AgentFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    @property
+    def companion(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companion)
 
     def notify(
         self,

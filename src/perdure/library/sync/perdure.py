@@ -22,7 +22,6 @@ from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
 from perdure.library.sync.folders import Folders
-from perdure.library.sync.groups.groups import Groups
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
@@ -135,11 +134,6 @@ class Perdure(StoreFeatures):
     def folders(self) -> Folders:
         """All folders of the store."""
         return Folders(self._portal, self._inner.folders)
-
-    @property
-    def groups(self) -> Groups:
-        """All groups of agents of the store."""
-        return Groups(self._portal, self._inner.groups)
 
     @property
     def secrets(self) -> Secrets:

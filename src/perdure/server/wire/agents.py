@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from perdure.context.prompts import base_prompt
-from perdure.context.tool_output.pipeline import Level
 from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
-from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
+from perdure.core.features import Point, feature_settings
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS, MULTI_AGENT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
-from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS, TOOL_OUTPUT
+from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
 from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
-from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.agents import AgentState, Belongings
+from perdure.library.agents import AgentState, Belongings, CompanionKind
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
@@ -40,7 +38,6 @@ from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, 
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.folders import Folder, folder_shape
-from perdure.server.wire.groups import Group
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed
@@ -96,12 +93,22 @@ _UNSUPPORTED: Mapping[str, str] = {
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
-    *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+    *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
     *PROFILE_SETTINGS,
+    *feature_settings(),
 )
 """Settings that answers hold where they are set. What is empty or false removes one, but for these."""
-_KEPT_EMPTY = frozenset({*AUTOMATIC_SETTINGS, FACT_SETTINGS, TOOL_OUTPUT})
-_KEPT_FALSE = frozenset({AutoRecall.name, FACT_SETTINGS, GUARDS})
+_OF_FEATURES = {name: setting for name, (_, setting) in feature_settings().items()}
+_KEPT_EMPTY = {*AUTOMATIC_SETTINGS, FACT_SETTINGS} | {name for name, one in _OF_FEATURES.items() if one.keeps_empty}
+_KEPT_FALSE = {AutoRecall.name, FACT_SETTINGS, GUARDS} | {name for name, one in _OF_FEATURES.items() if one.keeps_false}
+if TYPE_CHECKING:
+    _FeatureSettings = WireRequest
+else:
+    _FeatureSettings = create_model(
+        "_FeatureSettings",
+        __base__=WireRequest,
+        **{name: (feature.load(one.shape) | None, None) for name, (feature, one) in feature_settings().items()},
+    )
 
 
 class SecretIn(WireRequest):
@@ -115,7 +122,7 @@ SecretsIn = dict[str, str] | Sequence[SecretIn]
 """Secrets by name, as requests have them; or in the form of answers, for clients that send back what they got."""
 
 
-class AgentChangesIn(WireRequest):
+class AgentChangesIn(_FeatureSettings):
     """Changes of an agent. A field that is missing or null stays."""
 
     name: _Name | None = None
@@ -152,7 +159,6 @@ class AgentChangesIn(WireRequest):
     facts: bool | ids.JsonObject | None = None
     guards: bool | ids.JsonObject | None = None
     summaries: ids.JsonObject | None = None
-    tool_output: Level | ids.ItemsByName[Level] | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None
     profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
@@ -196,7 +202,7 @@ class AgentChangesIn(WireRequest):
         """The handle of the model that the client names; None: it names none."""
         return self.model or (self.llm_config and self.llm_config.full_handle) or None
 
-    def companion(self, agent_type: str) -> GroupKind | Literal[False] | None:
+    def companion(self, agent_type: str) -> CompanionKind | Literal[False] | None:
         """The kind of the companion that an agent of this type is to have; False: none; None: as it is."""
         if not self.enable_sleeptime:
             return self.enable_sleeptime
@@ -370,6 +376,15 @@ def secret_shape(secret: stored.Secret) -> Object:
     return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
+AGENT_FIELDS: Point[[AgentState], Mapping[str, Any]] = Point("agent_fields")
+"""Fields of an agent's shape that features fill in."""
+
+if TYPE_CHECKING:
+    ManagedGroup = Object
+else:  # the document describes it as the feature does
+    ManagedGroup = next(iter(Point("managed_group").functions), Object)
+
+
 class Agent(
     WireShape,
     of=AgentState,
@@ -384,8 +399,6 @@ class Agent(
     last_updated_by_id="agent.updated_by",
     last_run_completion="run.ended_at",
     last_stop_reason="run.stop_reason",
-    managed_group="group",
-    multi_agent_group="group",
     unlisted=nulls("compaction_settings", "tool_exec_environment_variables", "project_id", "template_id")
     | nulls("base_template_id", "deployment_id", "entity_id", "identity_ids", "identities", "message_buffer_autoclear")
     | nulls("enable_sleeptime"),
@@ -410,8 +423,8 @@ class Agent(
     max_files_open: int | None
     per_file_view_window_char_limit: int | None
     hidden: bool | None
-    managed_group: Group | None
-    multi_agent_group: Group | None
+    managed_group: ManagedGroup | None = None
+    multi_agent_group: ManagedGroup | None = None
 
 
 def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
@@ -422,7 +435,9 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
     files = limits_of(agent, facts.window_of(settings))
-    has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
+    given = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
+    for shown in AGENT_FIELDS(state):
+        given |= shown
     return Agent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
@@ -442,12 +457,12 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         identity_ids=[one.identity.id for one in state.identities],
         identities=[Identity.make(one) for one in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
-        enable_sleeptime=has_companion or (False if "enable_sleeptime" in wire_fields else None),
         max_files_open=files.max_open,
         per_file_view_window_char_limit=files.view_chars,
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
+        **given,
     )
 
 

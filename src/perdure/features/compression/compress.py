@@ -1,0 +1,233 @@
+"""The public functions: `compress`, `decode` and `expand`; and the kinds of text without a module of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.features.compression.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
+from perdure.features.compression.html import HtmlFamily
+from perdure.features.compression.json_document import JsonFamily, find_style, write_style
+from perdure.features.compression.lines import LinesFamily
+from perdure.features.compression.lookup import look_up
+from perdure.features.compression.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
+from perdure.features.compression.search_results import CsvFamily, NdjsonFamily, SearchFamily
+from perdure.features.compression.shorten import Family, Room
+
+VAIN_SHARE = 4
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines; `style`: how they are written as JSON, None: they are no JSON."""
+
+    text: str
+    style: int | None
+
+
+def find_parts(text: str) -> list[Part]:
+    """Part a text into its long JSON values and what stands between them."""
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    at_start = {start: number for number, start in enumerate(starts)}
+    parts: list[Part] = []
+    plain = number = 0
+    # A value that does not end is read to the end of the text, and then again from the next line: only so much in vain.
+    left = VAIN_SHARE * len(text)
+    while number < len(lines):
+        found = None
+        if left > 0 and lines[number][:1] in ("{", "["):
+            value, end, vain = _read_value(text, starts[number])
+            left -= vain
+            if end - starts[number] >= PART_CHARS and end + 1 in at_start:
+                style = find_style(value, text[starts[number] : end])
+                found = None if style is None else Part(text[starts[number] : end], style)
+        if found is None:
+            number += 1
+            continue
+        if plain < number:
+            parts.append(Part("\n".join(lines[plain:number]), None))
+        parts.append(found)
+        number = plain = at_start[starts[number] + len(found.text) + 1]
+    if plain < len(lines):
+        parts.append(Part("\n".join(lines[plain:]), None))
+    return parts
+
+
+def _read_value(text: str, start: int) -> tuple[Any, int, int]:
+    """Return the JSON value at a place with its end, 0 for none, and how many characters were read in vain."""
+    chars = PART_CHARS
+    while True:
+        # Up to the end of a line, where no string goes on: an error counts all lines of what is read.
+        stop = text.find("\n", start + chars)
+        part = text[start:] if stop < 0 else text[start:stop]
+        try:
+            value, size = _DECODER.raw_decode(part)
+            return value, start + size, 0
+        except json.JSONDecodeError as error:
+            if stop < 0 or error.pos < len(part.rstrip()):
+                return None, 0, error.pos
+        except (ValueError, RecursionError):
+            return None, 0, len(text)
+        chars *= 4
+
+
+class MixedFamily(Family):
+    """Parts of several kinds: JSON, and what is compressed as a string of JSON is."""
+
+    name = "mixed"
+    note = "the parts of the output, one after the other; @n stands for the table or text below"
+
+    def __init__(self, json_family: JsonFamily) -> None:
+        self._json = json_family
+
+    def parse(self, text: str) -> list[Part] | None:
+        parts = find_parts(text)
+        return parts if len(parts) > 1 else None
+
+    def encode(self, parsed: list[Part]) -> str | None:
+        lines: list[str] = []
+        for part in parsed:
+            body, kind = None, "text"
+            if part.style is not None and (document := self._json.parse(part.text)) is not None:
+                document.keep_order = True
+                body, kind = self._json.encode(document), f"json-{part.style}"
+            body = self._json.write_text(part.text) if body is None else body
+            lines += [f"@ {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)
+
+    def decode(self, body: str) -> str:
+        lines = iter(body.split("\n"))
+        out = []
+        for line in lines:
+            _, kind, count = line.split(" ")
+            part = "\n".join([next(lines) for _ in range(int(count))])
+            if kind == "text":
+                out.append(self._json.read_text(part))
+            else:
+                out.append(write_style(self._json.decode(part), int(kind.removeprefix("json-"))))
+        return "\n".join(out)
+
+    def shorten(self, parsed: list[Part], room: Room) -> str | None:
+        total = sum(len(part.text) for part in parsed) + 1
+        lines: list[str] = []
+        for part in parsed:
+            share = room.part(len(part.text) / total)
+            if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
+                return None  # too little for a part of its own: the pieces of the whole text share the room
+            document = None if part.style is None else self._json.parse(part.text)
+            short = None if document is None else self._json.shorten(document, share)
+            lines.append(self._json.shorten_text(part.text, share) if short is None else short)
+        return "\n".join(lines)
+
+
+_DIFF = re.compile(r"(?m)^(?:diff --git |--- \S|@@ -\d+)")
+_CODE = re.compile(
+    r"(?m)^[^\S\n]*(?:def |class |async def |import |from \S+ import |function |export |const |func |fn |pub |package "
+    r"|#include |public |private |struct |impl |type \w+ |interface |module )"
+)
+
+
+class ProseFamily(Family):
+    name = "outline"
+    repeats = False
+
+    def parse(self, text: str) -> str | None:
+        lines = text.count("\n") + 1
+        is_code = len(_CODE.findall(text)) * 12 >= lines
+        is_prose = is_code or len(_DIFF.findall(text)) >= 3 or text.count("\n#") + text.startswith("#") >= 3
+        return text if lines >= 20 and is_prose else None
+
+
+# What stands inside another text: no JSON, so that nothing nests without end.
+_INNER: tuple[Family, ...] = (NdjsonFamily(), CsvFamily(), SearchFamily(), HtmlFamily(), ProseFamily(), LinesFamily())
+
+
+def _write_inner(text: str) -> str:
+    return compress_text(text, _INNER, level="lossless").text
+
+
+def _read_inner(text: str) -> str:
+    return str(decode_text(text, _INNER))
+
+
+def _shorten_inner(text: str, room: Room) -> str:
+    return compress_text(text, _INNER, budget=room.tokens, handle=room.handle, count=room.count).text
+
+
+_JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
+_FAMILIES: tuple[Family, ...] = (_JSON, _INNER[0], MixedFamily(_JSON), *_INNER[1:])
+
+
+def compress(
+    text: str,
+    *,
+    level: Level = "full",
+    budget: int | None = None,
+    handle: str = DEFAULT_HANDLE,
+    count: Callable[[str], int] | None = None,
+    is_over: Callable[[], bool] | None = None,
+) -> Compressed:
+    """Return the text in fewer tokens, or as it is; the same text always gives the same bytes.
+
+    Args:
+        level: `lossless` keeps everything: `decode` gives it back. `full` also leaves out what is typical, if the
+            lossless form is over its budget, and says so in a line with the handle. `off` changes nothing.
+        budget: the tokens above which `full` leaves something out; None: a share of the text's own.
+        handle: what the line about the omission names as the original.
+        count: an estimate of tokens; None: the one for an unknown model.
+        is_over: whether the time for it is over: then the best form that was found is returned.
+    """
+    return compress_text(text, _FAMILIES, level=level, budget=budget, handle=handle, count=count, is_over=is_over)
+
+
+def decode(text: str) -> Any:
+    """Return what a text of level `lossless` was made from: the same text, or the value of a JSON document.
+
+    Raises: ValueError: something was left out of it.
+    """
+    return decode_text(text, _FAMILIES)
+
+
+def expand(
+    original: Compressed | str,
+    *,
+    grep: str | None = None,
+    lines: str | None = None,
+    rows: str | None = None,
+    path: str | None = None,
+    where: str | None = None,
+    query: str | None = None,
+    max_tokens: int = EXPAND_TOKENS,
+    count: Callable[[str], int] | None = None,
+) -> str:
+    """Return a part of the original, as much as `max_tokens` allows, and how many pieces there are.
+
+    Args:
+        grep: a regular expression; the lines, rows or values that match.
+        lines: `120..180`, from 1.
+        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
+        path: `items[3].status`, in a JSON document.
+        where: `status=Pending and took>100ms`; the rows for which all of it holds. `~` means contains.
+        query: words; what has the rarest of them comes first.
+        count: an estimate of tokens; None: the one for an unknown model.
+
+    Raises: ToolError: an argument can't be used, or there is no such part.
+    """
+    return look_up(
+        original if isinstance(original, str) else original.original,
+        grep=grep,
+        lines=lines,
+        rows=rows,
+        path=path,
+        where=where,
+        query=query,
+        max_tokens=max_tokens,
+        count=count,
+    )

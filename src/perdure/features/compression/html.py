@@ -1,0 +1,100 @@
+"""HTML pages, shortened to their text, without tags, scripts and styles. Without loss they are lines as any other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from typing import Any
+
+from perdure.core.text.markup import strip_unreadable
+from perdure.features.compression.constants import PART_LIMITS
+from perdure.features.compression.excerpt import Piece, excerpt
+from perdure.features.compression.interest import tells_error
+from perdure.features.compression.shorten import Family, Room
+
+_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml[^>]*>\s*<!doctype html)", re.IGNORECASE)
+_BREAKS = frozenset(
+    tag
+    for group in ("p div br hr tr li dt dd h1 h2 h3 h4 h5 h6", "table section article pre ul ol dl title")
+    for tag in group.split()
+)
+_UNREAD = frozenset(("script", "style", "template"))
+_SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
+
+
+@dataclass(slots=True)
+class Page:
+    """The text of a page and how much of it is no text."""
+
+    lines: list[str] = field(default_factory=list)
+    tags: int = 0
+    links: int = 0
+    unread_chars: int = 0
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.page = Page()
+        self._line: list[str] = []
+        self._unread = ""
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.page.tags += 1
+        self.page.links += tag == "a" and any(name == "href" for name, _ in attrs)
+        if tag in _UNREAD:
+            self._unread = tag
+        elif tag in _BREAKS:
+            self.end_line()
+        elif tag in ("td", "th") and self._line:
+            self._line.append(" | ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._unread:
+            self._unread = ""
+        elif tag in _BREAKS:
+            self.end_line()
+
+    def handle_data(self, data: str) -> None:
+        if self._unread:
+            self.page.unread_chars += len(data)
+            return
+        first, *others = data.split("\n")
+        self._line.append(first)
+        for line in others:
+            self.end_line()
+            self._line.append(line)
+
+    def end_line(self) -> None:
+        """Add the text since the last break as a line."""
+        line = _SPACES.sub(" ", "".join(self._line)).strip(" |")
+        self._line = []
+        if line:
+            self.page.lines.append(line)
+
+
+class HtmlFamily(Family):
+    name = "html"
+
+    def parse(self, text: str) -> str | None:
+        return text if _PAGE.match(text) else None
+
+    def shorten(self, parsed: str, room: Room) -> str:
+        reader = _Reader()
+        markup = strip_unreadable(parsed)
+        reader.feed(markup)
+        reader.close()
+        reader.end_line()
+        page = reader.page
+        page.unread_chars += max(0, len(parsed) - len(markup))
+        left = (
+            f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
+        )
+        lines = (_SPACES.sub(" ", line).strip() for line in parsed.split("\n") if "<" not in line and tells_error(line))
+        page.lines += [line for line in dict.fromkeys(lines) if len(line) <= PART_LIMITS[1] and line not in page.lines]
+        head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
+        if room.count(head + text) > room.tokens:
+            room = replace(room, tokens=room.tokens - room.count(head))
+            text = excerpt([Piece("", line) for line in page.lines], room)
+        return head + text

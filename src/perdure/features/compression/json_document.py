@@ -1,0 +1,371 @@
+"""JSON documents: compact JSON, with each list of like objects as a table and each long string as a text of its own.
+
+    {"kind":"List","items":"@1"}
+    @1 rows 300
+    cols name,status.phase
+    web-1,Running
+
+Kinds of blocks: `rows` (a list of objects), `map` (an object of objects, under the column `(key)`), `matrix` (a list of
+lists), `text` (a string), `json` (a string that is JSON itself). Nested objects, and lists of one length, become
+columns named by their path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain
+from math import isfinite
+from typing import Any
+
+from perdure.features.compression.constants import (
+    LIST_WIDTH,
+    MAP_LEAST,
+    MATRIX_WIDTH,
+    ROWS_LEAST,
+    SPARSE_COLUMNS,
+    SPARSE_SHARE,
+    SURE_SHARE_JSON,
+    TEXT_CHARS,
+)
+from perdure.features.compression.shorten import Family, Room, shorten_table
+from perdure.features.compression.table import (
+    MISSING,
+    TABLE_NOTE,
+    Columns,
+    dump,
+    has_odd_signs,
+    read,
+    read_values,
+    write,
+    write_values,
+)
+
+Path = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[^.\[\]\",|\t\x00-\x1f\ud800-\udfff]+")
+_STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+
+
+def path_name(path: Path) -> str:
+    """Return a path as text: `spec.containers[0].image`, `labels["a.b"]`."""
+    name = ""
+    for step in path:
+        if isinstance(step, int):
+            name += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            name += f".{step}" if name else step
+        else:
+            name += f"[{json.dumps(step)}]"
+    return name
+
+
+def parse_path(name: str) -> Path:
+    """Return the path that `path_name` made this text from."""
+    steps: list[str | int] = []
+    for key, index, quoted in _STEP.findall(name):
+        steps.append(key or (int(index) if index else json.loads(quoted)))
+    return tuple(steps)
+
+
+def is_table(rows: Sequence[Any]) -> bool:
+    """Return whether the items are objects that share most of their keys."""
+    if len(rows) < ROWS_LEAST or set(map(type, rows)) != {dict} or not all(rows):
+        return False
+    return _is_dense(rows)
+
+
+def _is_dense(rows: Sequence[dict[str, Any]]) -> bool:
+    keys = set(chain.from_iterable(rows))
+    filled = sum(map(len, rows))
+    return filled >= (1 - SPARSE_SHARE) * len(keys) * len(rows) or len(keys) <= min(SPARSE_COLUMNS, len(rows))
+
+
+def flatten(rows: Sequence[dict[str, Any]]) -> dict[Path, list[Any]]:
+    """Return the values of the rows by path; `MISSING` where a row has none."""
+    columns: dict[Path, list[Any]] = {}
+    for key in dict.fromkeys(chain.from_iterable(rows)):
+        _flatten_into(columns, (key,), [row.get(key, MISSING) for row in rows])
+    return columns
+
+
+def _flatten_into(columns: dict[Path, list[Any]], path: Path, values: list[Any]) -> None:
+    kinds = set(map(type, values))
+    if dict in kinds and kinds <= {dict, type(MISSING)}:
+        rows = [{} if value is MISSING else value for value in values]
+        if all(value is MISSING or value for value in values) and _is_dense([row for row in rows if row]):
+            for key in dict.fromkeys(chain.from_iterable(rows)):
+                _flatten_into(columns, (*path, key), [row.get(key, MISSING) for row in rows])
+            return
+    if kinds == {list}:
+        width = len(values[0])
+        if 0 < width <= LIST_WIDTH and all(len(value) == width for value in values):
+            for index in range(width):
+                _flatten_into(columns, (*path, index), [value[index] for value in values])
+            return
+    columns[path] = values
+
+
+def unflatten(columns: dict[Path, list[Any]], rows: int) -> list[dict[str, Any]]:
+    """Undo `flatten`."""
+    tree: dict[str | int, Any] = {}
+    for path, values in columns.items():
+        node = tree
+        for step in path[:-1]:
+            node = node.setdefault(step, {})
+        node[path[-1]] = values
+    return [{} if row is MISSING else row for row in _build(tree)] if tree else [{} for _ in range(rows)]
+
+
+def _build(tree: dict[str | int, Any]) -> list[Any]:
+    """Return the objects, or lists, that a tree of columns holds, row by row; `MISSING` for one without any value."""
+    keys = list(tree)
+    columns = [_build(node) if isinstance(node, dict) else node for node in tree.values()]
+    if isinstance(keys[0], int):
+        return list(map(list, zip(*columns, strict=True)))
+    rows = [dict(zip(keys, values)) for values in zip(*columns)]  # noqa: B905  # `strict` would cost a tenth
+    sparse = [(key, column) for key, column in zip(keys, columns, strict=True) if MISSING in column]
+    for key, column in sparse:
+        for row, value in zip(rows, column, strict=True):
+            if value is MISSING:
+                del row[key]
+    if not sparse:
+        return rows
+    return [row or MISSING for row in rows]
+
+
+def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:
+    """Return the cells of rows of objects."""
+    flat = flatten(rows)
+    return Columns([path_name(path) for path in flat], [write_values(values) for values in flat.values()])
+
+
+def rows_of(table: Columns) -> list[dict[str, Any]]:
+    """Undo `columns_of`."""
+    values = {parse_path(n): read_values(c) for n, c in zip(table.names, table.cells, strict=True)}
+    return unflatten(values, len(table))
+
+
+STYLES: tuple[dict[str, Any], ...] = tuple(
+    {"ensure_ascii": ascii_only, **layout}
+    for layout in (
+        {"separators": (", ", ": ")},
+        {"separators": (",", ":")},
+        {"indent": 2, "separators": (",", ": ")},
+        {"indent": 4, "separators": (",", ": ")},
+    )
+    for ascii_only in (True, False)
+)
+
+
+def find_style(value: Any, text: str) -> int | None:
+    """Return the number of the style in which the value is exactly this text; None: of none."""
+    for number, style in enumerate(STYLES):
+        if ("\n" in text) == ("indent" in style) and json.dumps(value, **style) == text:
+            return number
+    return None
+
+
+def write_style(value: Any, number: int) -> str:
+    """Return a value as JSON in a style."""
+    return json.dumps(value, **STYLES[number])
+
+
+KEY = "(key)"
+EXACT_CHARS = 15
+"""A shorter decimal is a number of Python without loss."""
+_REFERENCE = re.compile(r"@\d+")
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed document: its value, its root, in which `@1` stands for the first block, and the blocks.
+
+    A block is (kind, content): a table, or lines. `keep_order`: the order of keys counts, as a string holds JSON.
+    """
+
+    value: Any
+    root: Any = None
+    blocks: list[tuple[str, Columns | str]] = field(default_factory=list)
+    keep_order: bool = False
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON document that is an object or a list.
+
+    Raises: ValueError: it is none, or its value would not say the same: a key stands twice, or a decimal has more
+        digits than a number of Python.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        raise ValueError("no JSON object or list")
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_float=_number)
+    except (RecursionError, ArithmeticError) as error:
+        raise ValueError("nested too deeply, or an exponent without bounds") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return value
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    is_short = len(text) <= EXACT_CHARS and "e" not in text and "E" not in text
+    if not is_short and not (isfinite(number) and Decimal(text) == Decimal(repr(number))):
+        raise ValueError(f"{text:.60} has more digits than a number of Python")
+    return number
+
+
+def _take(node: Any, document: Document) -> Any:
+    """Return a node with references in place of its tables and long strings, which become blocks."""
+    if isinstance(node, (dict, list)) and _is_flat(node.values() if isinstance(node, dict) else node):
+        return node
+    if isinstance(node, dict):
+        values = list(node.values())
+        if len(values) >= MAP_LEAST and is_table(values) and not any(KEY in value for value in values):
+            return _add(document, "map", columns_of([{KEY: key, **value} for key, value in node.items()]))
+        return {key: _take(value, document) for key, value in node.items()}
+    if isinstance(node, list):
+        if is_table(node):
+            return _add(document, "rows", columns_of(node))
+        if _is_matrix(node):
+            names = [f"c{number}" for number in range(1, len(node[0]) + 1)]
+            return _add(
+                document, "matrix", Columns(names, [write_values(column) for column in zip(*node, strict=True)])
+            )
+        return [_take(value, document) for value in node]
+    if isinstance(node, str) and node[:1] == "@" and _REFERENCE.fullmatch(node):
+        raise ReferenceError(node)
+    if isinstance(node, str) and len(node) > TEXT_CHARS:
+        if node[0] in "[{" and (inner := _json_string(node, document)) is not None:
+            return inner
+        if "\n" in node and not has_odd_signs(node.replace("\n", "")):
+            return _add(document, "text", node)
+    return node
+
+
+def _is_flat(values: Collection[Any]) -> bool:
+    """Return whether none of the values is or holds a block, or looks like a reference to one."""
+    kinds = set(map(type, values))
+    if dict in kinds or list in kinds:
+        return False
+    strings = values if kinds == {str} else [value for value in values if isinstance(value, str)]
+    return max(map(len, strings), default=0) <= TEXT_CHARS and "@" not in "".join(strings)
+
+
+def _is_matrix(node: list[Any]) -> bool:
+    if len(node) < ROWS_LEAST or set(map(type, node)) != {list} or not 1 < len(node[0]) <= MATRIX_WIDTH:
+        return False
+    return len(set(map(len, node))) == 1 and not any(isinstance(cell, (dict, list)) for row in node for cell in row)
+
+
+def _json_string(text: str, document: Document) -> str | None:
+    """Add a string that is JSON as blocks; None: it is none, or of an unknown style."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return None
+    style = find_style(value, text)
+    if style is None:
+        return None
+    document.keep_order = True
+    return _add(document, f"json-{style}", dump(_take(value, document)))
+
+
+def _add(document: Document, kind: str, content: Columns | str) -> str:
+    document.blocks.append((kind, content))
+    return f"@{len(document.blocks)}"
+
+
+def read_document(body: str, read_text: Callable[[str], str]) -> Any:
+    """Return the value that `JsonFamily.encode` made this text of."""
+    lines = iter(body.split("\n"))
+    root = json.loads(next(lines))
+    blocks: dict[str, Any] = {}
+    for line in lines:
+        name, kind, count = line.split(" ")
+        if kind == "text":
+            blocks[name] = read_text("\n".join([next(lines) for _ in range(int(count))]))
+        elif kind.startswith("json-"):
+            blocks[name] = write_style(_put(json.loads(next(lines)), blocks), int(kind.removeprefix("json-")))
+        else:
+            table = read(lines, int(count))
+            if kind == "matrix":
+                blocks[name] = list(map(list, zip(*map(read_values, table.cells), strict=True)))
+            elif kind == "map":
+                blocks[name] = {row.pop(KEY): row for row in rows_of(table)}
+            else:
+                blocks[name] = rows_of(table)
+    return _put(root, blocks) if blocks else root
+
+
+def _put(node: Any, blocks: dict[str, Any]) -> Any:
+    """Return a node with the blocks in place of their references."""
+    if isinstance(node, dict):
+        return {key: _put(value, blocks) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_put(value, blocks) for value in node]
+    return blocks.get(node, node) if isinstance(node, str) else node
+
+
+class JsonFamily(Family):
+    """JSON documents. `write_text` and `read_text` compress a long string without loss, `shorten_text` with."""
+
+    name = "json"
+    note = f"@n stands for the table or text below; {TABLE_NOTE}"
+    sure_share = SURE_SHARE_JSON
+
+    def __init__(
+        self,
+        write_text: Callable[[str], str],
+        read_text: Callable[[str], str],
+        shorten_text: Callable[[str, Room], str],
+    ) -> None:
+        self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
+
+    def parse(self, text: str) -> Document | None:
+        try:
+            document = Document(parse_json(text))
+            document.root = _take(document.value, document)
+        except (ValueError, ReferenceError, RecursionError):
+            return None
+        return document
+
+    def encode(self, parsed: Document) -> str:
+        lines = [dump(parsed.root)]
+        for number, (kind, content) in enumerate(parsed.blocks, start=1):
+            if isinstance(content, Columns):
+                lines += [f"@{number} {kind} {len(content)}", *write(content, keep_order=parsed.keep_order)]
+            else:
+                body = self.write_text(content) if kind == "text" else content
+                lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)
+
+    def decode(self, body: str) -> Any:
+        return read_document(body, self.read_text)
+
+    def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
+        return bool(parsed.value == decoded)
+
+    def shorten(self, parsed: Document, room: Room) -> str | None:
+        sizes = [
+            sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)
+            for _, content in parsed.blocks
+        ]
+        root = dump(parsed.root)
+        lines = [root]
+        for number, ((kind, content), size) in enumerate(zip(parsed.blocks, sizes, strict=True), start=1):
+            part = room.part((size + 1) / (sum(sizes) + len(root) + 1))
+            if isinstance(content, Columns):
+                shown = shorten_table(content, part) or write(content)
+                lines += [f"@{number} {kind} {len(content)}", *shown]
+            else:
+                body = self.shorten_text(content, part) if kind == "text" else content
+                lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)

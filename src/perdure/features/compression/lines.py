@@ -1,0 +1,293 @@
+"""Lines of text by their form: logs, reports of tests and builds. A form that repeats has a template.
+
+%1 = Nov 20 {} node7 kubelet: probe succeeded pod={}
+%1*2
+03:00:00 web-7
+:01 web-0
+a line without a template
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.features.compression.constants import (
+    CONTEXT_LINES,
+    EDGE_ROWS,
+    RARE_SIGMAS,
+    TEMPLATE_CHARS,
+    TEMPLATE_LINES,
+    VARIED_SHARE,
+)
+from perdure.features.compression.interest import (
+    change_points,
+    is_sequence,
+    mean_and_deviation,
+    numbers_of,
+    odd_rows,
+    outliers,
+    rare_rows,
+    tells_error,
+)
+from perdure.features.compression.shorten import Family, Room
+
+_WORD = re.compile(r"[^\s=:,;\"'()\[\]{}<>|/]+")
+_SPACES = re.compile(r"\s+")
+SLOT = "{}"
+
+
+@dataclass(slots=True)
+class Template:
+    """The form of some lines: its text with slots, and for each line its cells."""
+
+    text: str
+    rows: list[int] = field(default_factory=list)
+    cells: dict[int, list[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Lines, and the template of each that has one."""
+
+    lines: list[str]
+    templates: list[Template]
+    template_of: dict[int, Template]
+
+
+def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
+    """Return the lines of a text with their templates.
+
+    Args:
+        least_rows: lines are parted by their words into so many on average, and a template need not save anything.
+    """
+    lines = text.split("\n")
+    skeletons = _WORD.sub("\0", text).split("\n")
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, skeleton in enumerate(skeletons):
+        groups[skeleton].append(number)
+    templates: list[Template] = []
+    template_of: dict[int, Template] = {}
+    for skeleton, rows in groups.items():
+        if len(rows) < TEMPLATE_LINES or "\0" not in skeleton or SLOT in skeleton:
+            continue
+        words = [_WORD.findall(lines[row]) for row in rows]
+        for picked in _by_constant_words(rows, words, least_rows):
+            template = _template(skeleton, picked, dict(zip(rows, words, strict=True)), saves=not least_rows)
+            if template is not None:
+                templates.append(template)
+                for row in template.rows:
+                    template_of[row] = template
+    templates.sort(key=lambda template: template.rows[0])
+    return Lines(lines, templates, template_of)
+
+
+def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int) -> list[list[int]]:
+    """Part lines of one skeleton by the words that are no parameters."""
+    found = []
+    for position, column in enumerate(zip(*words, strict=True)):
+        distinct = set(column)
+        if len(distinct) > 1 and len(distinct) <= VARIED_SHARE * len(rows) and not any(map(_DIGIT.search, distinct)):
+            found.append((len(distinct), position))
+    fixed, count = [], least_rows
+    for size, position in sorted(found) if least_rows else found:
+        count *= size
+        if count <= len(rows):
+            fixed.append(position)
+    parts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, row_words in zip(rows, words, strict=True):
+        parts[tuple(row_words[position] for position in fixed)].append(row)
+    return list(parts.values())
+
+
+_DIGIT = re.compile(r"\d")
+
+
+def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> Template | None:
+    """Return the template of lines of one skeleton; None: they are too few, or share nothing."""
+    if len(rows) < TEMPLATE_LINES:
+        return None
+    columns = list(zip(*(words[row] for row in rows), strict=True))
+    varies = [len(set(column)) > 1 for column in columns]
+    separators = skeleton.split("\0")
+    # Parameters with no space between them are one: 03:00:00.
+    text = separators[0]
+    slots: list[list[tuple[str, int]]] = []
+    for position, column in enumerate(columns):
+        joined = position > 0 and varies[position] and varies[position - 1] and separators[position] in (":", "/")
+        if joined:
+            slots[-1].append((separators[position], position))
+        else:
+            if position:
+                text += separators[position]
+            if varies[position]:
+                slots.append([("", position)])
+                text += SLOT
+            else:
+                text += column[0]
+    text += separators[-1]
+    if text.count(SLOT) != len(slots):
+        return None
+    cells = {
+        row: ["".join(before + words[row][position] for before, position in slot) for slot in slots] for row in rows
+    }
+    # A run of spaces is one token.
+    saved = (len(_SPACES.sub(" ", text)) - 4 - 3 * len(slots)) * (len(rows) - 1)
+    if saves and saved < TEMPLATE_CHARS:
+        return None
+    return Template(text, rows, cells)
+
+
+def _shorter(cell: str, above: str) -> str:
+    """Return a cell without what it shares with the one above, up to the last `:` or `/`."""
+    for boundary in ":/":
+        head = cell.rpartition(boundary)[0]
+        if head and head == above.rpartition(boundary)[0]:
+            return cell[len(head) :]
+    return cell
+
+
+def _longer(cell: str, above: str) -> str:
+    """Undo `_shorter`."""
+    return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
+
+
+def write_lines(parsed: Lines) -> str:
+    """Return the templates, then the lines."""
+    number_of = {id(template): number for number, template in enumerate(parsed.templates, start=1)}
+    out = [f"{len(parsed.templates)} templates"]
+    out += [f"%{number} = {template.text}" for number, template in enumerate(parsed.templates, start=1)]
+    at = 0
+    while at < len(parsed.lines):
+        template = parsed.template_of.get(at)
+        if template is None:
+            line = parsed.lines[at]
+            out.append(f"%{line}" if line.startswith("%") else line)
+            at += 1
+            continue
+        run = [at]
+        while parsed.template_of.get(run[-1] + 1) is template:
+            run.append(run[-1] + 1)
+        number = number_of[id(template)]
+        if len(run) == 1:
+            out.append(f"%{number} {' '.join(template.cells[at])}")
+        else:
+            out.append(f"%{number}*{len(run)}")
+            above = [""] * len(template.cells[at])
+            for row in run:
+                cells = template.cells[row]
+                out.append(" ".join(map(_shorter, cells, above)))
+                above = cells
+        at = run[-1] + 1
+    return "\n".join(out)
+
+
+_ROW = re.compile(r"%(\d+)(?: (.*)|\*(\d+))", re.DOTALL)
+
+
+def read_lines(body: str) -> str:
+    """Undo `write_lines`."""
+    lines = iter(body.split("\n"))
+    count = int(next(lines).split(" ")[0])
+    templates = [next(lines).partition(" = ")[2].split(SLOT) for _ in range(count)]
+    out: list[str] = []
+    for line in lines:
+        if not line.startswith("%"):
+            out.append(line)
+            continue
+        match = _ROW.fullmatch(line)
+        if line.startswith("%%") or match is None:
+            out.append(line[1:])
+            continue
+        pieces = templates[int(match[1]) - 1]
+        if match[3] is None:
+            out.append(_fill(pieces, match[2].split(" ")))
+            continue
+        above = [""] * (len(pieces) - 1)
+        for _ in range(int(match[3])):
+            row = next(lines)
+            above = list(map(_longer, row.split(" "), above)) if above else []
+            out.append(_fill(pieces, above))
+    return "\n".join(out)
+
+
+def _fill(pieces: list[str], cells: list[str]) -> str:
+    return pieces[0] + "".join(
+        cell + piece for cell, piece in zip(cells, pieces[1:], strict=bool(cells and pieces[1:]))
+    )
+
+
+def shown_lines(parsed: Lines) -> set[int]:
+    """Return the lines that are always shown."""
+    lines = parsed.lines
+    shown = {*range(min(EDGE_ROWS, len(lines))), *range(max(0, len(lines) - EDGE_ROWS), len(lines))}
+    for number, line in enumerate(lines):
+        if tells_error(line):
+            near = range(max(0, number - CONTEXT_LINES), min(len(lines), number + CONTEXT_LINES + 1))
+            shown |= {other for other in near if other == number or other not in parsed.template_of}
+        elif number not in parsed.template_of:
+            shown.add(number)
+    for template in parsed.templates:
+        shown |= {template.rows[0], template.rows[-1]}
+    return shown.union(standouts(parsed))
+
+
+def standouts(parsed: Lines) -> list[int]:
+    """Return the lines with a rare value of their form, or a number that is an outlier; the strongest first."""
+    strength: dict[int, float] = {}
+    for template in parsed.templates:
+        for column in zip(*(template.cells[row] for row in template.rows), strict=True):
+            numbers = numbers_of(column)
+            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS) | dict.fromkeys(
+                odd_rows(column, numbers), 2 * RARE_SIGMAS
+            )
+            if numbers and not is_sequence(list(numbers.values())):
+                mean, deviation = mean_and_deviation(numbers.values())
+                for row in outliers(numbers) | change_points(numbers):
+                    found[row] = max(found.get(row, 0.0), abs(numbers[row] - mean) / deviation)
+            for row, sigmas in found.items():
+                strength[template.rows[row]] = max(strength.get(template.rows[row], 0.0), sigmas)
+    return sorted(strength, key=lambda line: (-strength[line], line))
+
+
+class LinesFamily(Family):
+    name = "lines"
+    note = "%n stands for line form n with its {} filled; a cell that begins with : or / goes on from the cell above"
+
+    def parse(self, text: str) -> Any | None:
+        return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
+
+    def encode(self, parsed: Any) -> str | None:
+        return write_lines(parsed) if parsed.templates else None
+
+    def decode(self, body: str) -> Any:
+        return read_lines(body)
+
+    def shorten(self, parsed: Any, room: Room) -> str | None:
+        shown = shown_lines(parsed)
+        if len(shown) > 0.8 * len(parsed.lines):
+            return None
+        out: list[str] = []
+        left: Counter[str] = Counter()
+        for number, line in enumerate(parsed.lines):
+            if number in shown:
+                if left:
+                    out.append(_ledger(left))
+                    left.clear()
+                out.append(f"{number + 1}| {line}")
+            else:
+                left[parsed.template_of[number].text if number in parsed.template_of else ""] += 1
+        if left:
+            out.append(_ledger(left))
+        return "\n".join(out)
+
+
+def _ledger(left: Counter[str]) -> str:
+    """Say which lines are left out here."""
+    top = "; ".join(
+        f"{count} like: {text.strip()}" if text else f"{count} others" for text, count in left.most_common(3)
+    )
+    more = sum(left.values()) - sum(count for _, count in left.most_common(3))
+    return f"[… {sum(left.values())} lines: {top}{f'; {more} others' if more else ''}]"

@@ -1,0 +1,332 @@
+"""Bounded answers from the original of a result: by lines, rows, a path, conditions, a regular expression or words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from perdure.context.retrieval.expand import largest, parse_rows
+from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.core.errors import ToolError
+from perdure.features.compression.constants import EXPAND_TOKENS
+from perdure.features.compression.excerpt import Piece, part_line
+from perdure.features.compression.json_document import parse_json, parse_path, path_name
+from perdure.features.compression.quantities import parse_quantity
+from perdure.features.compression.search_results import parse_csv
+from perdure.features.compression.table import dump
+
+PIECE_CHARS = 1_200
+"""Larger values of a JSON document, and longer lines, are shown in parts."""
+SMALL_CHARS = 200
+# Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
+_WORD = re.compile(r"[\w.@+-]+")
+_SIGNS = r"[=!<>~≥≤≠]"
+# Between conditions, but not within quotes, which are read first.
+_BETWEEN = re.compile(
+    r"(?P<quoted>(?<=[=~<>≥≤≠ ])\"[^\"]*\"|(?<=[=~<>≥≤≠ ])'[^']*')"
+    rf"|(?<!\s)\s+(?i:(?P<or>or)|and)\s+(?=[^\s=!<>~≥≤≠]+\s?{_SIGNS})|(?P<either>\|\|)|&&|,\s?(?=[\w.]+\s?{_SIGNS})"
+)
+# Such as 007 or 1e5: that is a text, while 12.50 equals 12.5, and 1s 1000ms.
+_ID = re.compile(r"\D*0\d|.*\d[eE][+-]?\d", re.DOTALL)
+# The steps of a path, and a key as Python writes it.
+_ZEROS = re.compile(r"\D*0\d")
+_PATH = re.compile(r'(?:\.?[^.\[\]"]++|\[\d{1,15}\]|\["(?:[^"\\]|\\["\\/bfnrt])*+"\])*')
+_QUOTED_KEY = re.compile(r"\[\s*'([^'\\]*)'\s*\]")
+_SIGN = re.compile(r"==|!=|<>|>=|<=|=>|=<|[=><~≥≤≠]")
+_EQUALS = ("=", "==", "!=", "<>", "≠")
+_ENDS_OPEN = re.compile(r"(?:\s(?:and|or)|&&|\|\|)\s*$", re.IGNORECASE)
+_JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
+_SAME_SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≥": ">=", "=>": ">=", "≤": "<=", "=<": "<="}
+
+
+def look_up(
+    text: str,
+    *,
+    grep: str | None = None,
+    lines: str | None = None,
+    rows: str | None = None,
+    path: str | None = None,
+    where: str | None = None,
+    query: str | None = None,
+    max_tokens: int = EXPAND_TOKENS,
+    count: Callable[[str], int] | None = None,
+    matches: Callable[[str], bool] | None = None,
+) -> str:
+    """Return what was asked for, as `compress.expand` does.
+
+    Args:
+        matches: in place of `grep`, a function that says what matches.
+
+    Raises: ToolError: an argument can't be used, or there is no such place.
+    """
+    counter = count or ScriptTokenCounter().count
+    unlike = _Unlike()
+    if lines is not None:
+        pieces = _span(_lines(text), lines, "lines")
+    elif rows is not None or where is not None:
+        pieces = _rows(text, path)
+        if rows is not None:
+            pieces = _span(pieces, rows, "rows")
+        if where is not None:
+            pieces = _where(pieces, where, unlike)
+        pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
+    elif path is not None:
+        pieces = list(_json_pieces(_at(_parsed(text), path), path))
+    else:
+        pieces = pieces_of(text)
+    matches = _compile(grep) if grep is not None else matches
+    if matches is not None:
+        pieces = [piece for piece in pieces if matches(piece.text)]
+    if query is not None:
+        pieces = _ranked(pieces, query)
+    note = unlike.note()
+    return _fit(pieces, max_tokens - counter(note), counter) + note
+
+
+def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
+    """Return the pieces of a text: the values of a JSON document, with items up to a size whole; else lines."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return _lines(text, line_chars)
+    return list(_json_pieces(value, "", most_chars))
+
+
+def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
+    lines = enumerate(text.split("\n"), start=1)
+    return [piece for number, line in lines for piece in part_line(str(number), line, most_chars)]
+
+
+def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
+    """Yield a value whole if it is small, else its parts."""
+    whole = dump(value)
+    if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
+        if isinstance(value, str) and len(value) > PIECE_CHARS:
+            for piece in _lines(value):
+                yield Piece(f"{name}, line {piece.name}", piece.text)
+        else:
+            yield Piece(name, whole)
+    elif isinstance(value, dict):
+        if len(whole) <= most_chars and name.endswith("]"):
+            yield Piece(name, whole)
+            return
+        for key, inner in value.items():
+            yield from _json_pieces(inner, name + path_name(("x", key))[1:] if name else path_name((key,)), most_chars)
+    else:
+        for index, inner in enumerate(value):
+            yield from _json_pieces(inner, f"{name}[{index}]", most_chars)
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none.
+
+    Where Python's numbers can't hold a decimal, all are strings. Of a key that stands twice, the last counts.
+    """
+    load = partial(json.loads, parse_float=str)
+    for read in (parse_json, load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
+        try:
+            value = read(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, (dict, list)):
+            return value
+    if (table := parse_csv(text)) is not None:
+        return [dict(zip(table.names, row, strict=True)) for row in table.rows]
+    raise ToolError("this text has no rows and no paths: use lines or grep")
+
+
+def _at(value: Any, path: str) -> Any:
+    """Return the value at a path. Raises: ToolError."""
+    plain = _QUOTED_KEY.sub(lambda found: f"[{json.dumps(found[1])}]", re.sub(r"^\$(?=[.\[]|$)", "", path.strip()))
+    if not _PATH.fullmatch(plain):
+        raise ToolError(
+            f'path={path[:60]!r} can\'t be used: write items[3].status, or labels["a.b"] for a key with a point in it;'
+            " a path leads to one place, and counts from 0"
+        )
+    for step in parse_path(plain):
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            keys = ", ".join(map(str, value)) if isinstance(value, dict) else ""
+            keys = f"0..{len(value) - 1}" if isinstance(value, list) and value else keys or "nothing"
+            raise ToolError(f"path={path[:60]!r}: there is no {step!r}; there is {keys[:300]}") from None
+    return value
+
+
+def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
+    """Return the items of the list at a path, or of the largest list. Raises: ToolError."""
+    value = _parsed(text)
+    if path:
+        value, name = _at(value, path), path
+    else:
+        value, name = max(_lists(value, ""), key=lambda found: len(found[0]), default=(None, ""))
+    if isinstance(value, dict):
+        return [(Piece(key, ""), item) for key, item in value.items()]
+    if not isinstance(value, list):
+        raise ToolError("there is no list here: give the path of one")
+    return [(Piece(f"{name} row {number}".strip(), ""), item) for number, item in enumerate(value, start=1)]
+
+
+def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
+    """Yield the lists in a value, but for those in lists."""
+    if isinstance(value, list):
+        yield value, name
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _lists(inner, f"{name}.{key}" if name else key)
+
+
+def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
+    first, last = parse_rows(text, argument, 1).within(1, len(pieces))
+    if first > last:
+        raise ToolError(f"{argument}={text[:40]!r} is outside: there are {argument} 1..{len(pieces)}")
+    return list(pieces[first - 1 : last])
+
+
+@dataclass(slots=True)
+class _Unlike:
+    """What conditions could not compare, by what was wanted: texts of another kind; and a text of each unit."""
+
+    texts: dict[str, dict[str, None]] = field(default_factory=dict)
+    units: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def note(self) -> str:
+        """Return lines that say so; empty: all could be compared."""
+        why = "left out: they have another unit, or are no numbers"
+        found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
+        mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]
+        found += [(wanted, texts, "compared without units") for wanted, texts in mixed]
+        return "".join(
+            f"\n[where {wanted[:20]!r} is wanted, {', '.join(f'{text[:20]!r}' for text in texts[:3])}"
+            f"{f' and {len(texts) - 3} more' if len(texts) > 3 else ''} were {why}]"
+            for wanted, texts, why in found[:3]
+        )
+
+
+def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) -> list[tuple[Piece, Any]]:
+    """Return the rows for which the conditions hold; `and` goes before `or`. Raises: ToolError: one can't be read."""
+    names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
+    tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
+    for condition, follows_or in _conditions(conditions):
+        sign = _SIGN.search(condition, 1)
+        name, value = (condition[: sign.start()].rstrip(), condition[sign.end() :].strip()) if sign else ("", "")
+        if sign is None or (sign[0] not in _EQUALS and not value) or _ENDS_OPEN.search(condition):
+            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, took>100ms or name~web")
+        if value[:1] in ("'", '"') and value[-1:] == value[:1]:
+            value = value[1:-1]
+        if follows_or:
+            tests.append([])
+        tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
+
+    def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
+        return any(_compare(value, sign, wanted, unlike) for path, value in _leaves(row, "") if is_named(path))
+
+    return [row for row in rows if any(all(holds(row[1], *test) for test in one) for one in tests)]
+
+
+def _conditions(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each condition, and whether `or` stands before it."""
+    start, follows_or = 0, False
+    for found in _BETWEEN.finditer(text):
+        if found["quoted"] is None:
+            yield text[start : found.start()].strip(), follows_or
+            start, follows_or = found.end(), bool(found["or"] or found["either"])
+    yield text[start:].strip(), follows_or
+
+
+def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
+    """Return what tells whether a path has this name, in any case if none is written so. Raises: ToolError."""
+    for fold in (str, str.lower):
+        end = fold(f".{name}")
+        if any(f".{fold(path)}".endswith(end) for path in names):
+            return lambda path: f".{fold(path)}".endswith(end)
+    raise ToolError(f"where: there is no {name[:60]!r}; there is {', '.join(names)[:300] or 'nothing'}")
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, name)
+
+
+def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
+    text = value if isinstance(value, str) else dump(value)
+    if value is None or isinstance(value, bool):
+        wanted = _JSON_WORDS.get(wanted, wanted)
+    if sign == "~":
+        return wanted.lower() in text.lower()
+    left, right = parse_quantity(text), parse_quantity(wanted)
+    order = left.compare(right) if left and right else None
+    if sign in ("=", "!="):
+        may_be_equal = left and right and bool(left.unit) == bool(right.unit)
+        is_id = (_ID if isinstance(value, str) else _ZEROS).match(wanted) or (
+            isinstance(value, str) and _ID.match(text)
+        )
+        return (text == wanted or bool(order == 0 and may_be_equal and not is_id)) is (sign != "!=")
+    if value is None or isinstance(value, (dict, list)) or not text:
+        return False
+    if left and right and not right.unit:
+        unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
+    elif order is None and (
+        (left and left.unit)
+        or (right and (left or right.unit or not text[0].isdigit()))  # 2026-11-27 is more than 2026
+    ):
+        unlike.texts.setdefault(wanted, {})[text] = None
+        return False
+    if order is None:
+        order = (text > wanted) - (text < wanted)
+    return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
+
+
+def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
+    """Return the pieces with words of the query, those with the rarest first."""
+    words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
+    lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
+    counts = {word: sum(word in text for text in lowered) for word in words}
+    scored = []
+    for place, text in enumerate(lowered):
+        score = sum(1 / counts[word] for word in words if counts[word] and word in text)
+        if score:
+            scored.append((-score, place))
+    return [pieces[place] for _, place in sorted(scored)]
+
+
+def _compile(pattern: str) -> Callable[[str], bool]:
+    try:
+        compiled = re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise ToolError(f"grep={pattern[:60]!r} is no regular expression: {error.msg}") from error
+    return lambda text: compiled.search(text) is not None
+
+
+def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) -> str:
+    """Return as many pieces as fit, after a line that counts them."""
+    if not pieces:
+        return "nothing matches"
+    shown: list[str] = []
+    used = 40
+    for piece in pieces:
+        line = f"{piece.name}| {piece.text}"
+        size = count(line) + 1
+        if used + size > max_tokens:
+            if not shown:
+                shown.append(_cut(line, max_tokens - used, count))
+            break
+        shown.append(line)
+        used += size
+    if len(shown) == len(pieces):
+        return "\n".join(shown)
+    return "\n".join([*shown, f"[{len(shown)} of {len(pieces)} are shown: narrow the call]"])
+
+
+def _cut(line: str, tokens: int, count: Callable[[str], int]) -> str:
+    chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= tokens))
+    return f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"
