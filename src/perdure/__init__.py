@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
     from perdure.features.groups.replies import GroupReply, SpeakerReply
     from perdure.features.groups.service import AsyncGroup
@@ -135,6 +136,7 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.costs.ledger": ("CostLedger",),
     "features.mcp.service": ("McpState",),
     "features.mcp.units": ("ToolsByStatus",),
     "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),

@@ -7,7 +7,6 @@ generated from the asynchronous classes.
 from __future__ import annotations
 
 from perdure.app import hook, tool
-from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.domain.archives.passages import NewPassage
@@ -44,7 +43,6 @@ __all__ = [
     "AsyncFolder",
     "AsyncPerdure",
     "ContextOverview",
-    "CostLedger",
     "Explanation",
     "FactHistory",
     "FactHit",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
@@ -66,6 +67,19 @@ class AsyncAgentFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app, self._agent_id)
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        from perdure.features.costs.service import AsyncCosts
+
+        return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
 
     @property
     def companion(self) -> AsyncCompanion:

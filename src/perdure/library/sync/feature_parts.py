@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
@@ -68,6 +69,17 @@ class AgentFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
 
     @property
     def companion(self) -> Companion:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from perdure.context.costs.ledger import CostLedger
 from perdure.core import agents as core
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
@@ -164,17 +163,6 @@ async def retrieve_context(
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
     preview = await library.agent_of(agent_id).preview(conversation)
     return json_answer(context_shape(preview, counter=library.app.ports.counter))
-
-
-@router.get("/v1/agents/{agent_id}/context/costs")
-async def list_costs(
-    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None, limit: Limit = 1_000
-) -> Json[CostLedger]:
-    """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
-    cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
-    conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    ledger = await library.agent_of(agent_id).costs(conversation=conversation, limit=limit or 1_000)
-    return json_answer(ledger.to_dict())
 
 
 @router.post("/v1/agents/{agent_id}/summarize")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import accumulate
 
-from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
-from perdure.context.request.explain import sum_known
+from perdure.context.request.explain import REASONS, sum_known
+from perdure.features.costs.ledger import CostLedger, RequestCost
 
 KINDS = ("cached", "written", "plain")
 """What the tokens of a column are, from the bottom to the top."""

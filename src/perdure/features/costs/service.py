@@ -1,26 +1,55 @@
-"""Read what the requests and summaries of a conversation cost."""
+"""What the requests and summaries of a conversation cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from perdure.context.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
+from perdure.app import prices_of
 from perdure.context.request.assemble import View
 from perdure.context.request.explain import Prices
 from perdure.context.window.budget import Segment, segments
 from perdure.core.conversations import Conversation
+from perdure.core.ids import ConversationId
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey, Step
 from perdure.engine.run.prefixes import prefix_of_run
+from perdure.features.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
+from perdure.library.checks import check_limit
+from perdure.library.parts import AsyncAgentPart
+from perdure.library.units import find_conversation
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 NODES_MAX = 10_000
 STEPS_AT_ONCE = 100
 """So many steps are read in one transaction, so that a long conversation does not hold up others."""
+
+
+class AsyncCosts(AsyncAgentPart):
+    """What an agent costs."""
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        check_limit(limit)
+
+        def find(tx: Tx) -> Conversation:
+            return find_conversation(tx, self.id, conversation)
+
+        def prices(model: str) -> Prices:
+            return prices_of(model, self._app.models)
+
+        store = self._ports.store
+        return await read_ledger(await store.read(find), prices, store, self._ports.counter, limit=limit)
 
 
 async def read_ledger(

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed
-from perdure.context.costs.ledger import RequestCost, build_ledger
-from perdure.context.costs.plot import KINDS, build_columns, describe, render_svg
 from perdure.core.messages import Reasoning
 from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
+from perdure.features.costs.ledger import RequestCost, build_ledger
+from perdure.features.costs.plot import KINDS, build_columns, describe, render_svg
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 from tests.support.caching_model import CachingModel
 

@@ -19,25 +19,6 @@ from perdure.core.nodes import MadeBy, SummaryNode, node_handle
 from perdure.core.runs import PrefixChange, Step, StepStatus
 from perdure.core.text.reprs import short_repr
 
-REASONS: Mapping[str, str] = {
-    "first": "the conversation's first request",
-    "import": "history was imported that the window has no room for",
-    "settings": "the agent changed",
-    "window": "the window was full",
-    "summary": "a message behind a summary was changed, so the summary was written again",
-    "engine": "the agent's context engine made the view smaller",
-    "pays": "prepared summaries save more than a new prefix costs",
-    "manual": "a client asked for compaction",
-    "tools": "the caller brought other tools or skills along",
-    "reset": "the conversation was reset",
-    "autoclear": "each request begins with an empty view",
-    "marker": "the engine's messages had no marker yet",
-    "cache_cold": "the provider's cache had run out",
-    "fork": "a fork begins with the summaries of its origin",
-    "recompile": "a client asked for a new system prompt",
-}
-"""Reason code of a new prefix -> words."""
-
 MissReason = Literal["prefix", "idle", "model", "provider"]
 """Why tokens were not read from the cache that the request before had sent: the prefix is another one; the conversation
 rested longer than providers keep a prefix; another model; or the provider did not find them, or has no cache."""
