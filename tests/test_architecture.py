@@ -262,7 +262,7 @@ def test_importing_perdure_is_light() -> None:
         ("toolbox/functions.py", "from ..providers import registry"),
         ("toolbox/custom.py", "from perdure.storage.tx import Tx"),
         ("toolbox/mcp/toolbox.py", "from perdure.domain.secrets import open_server"),
-        ("converters/pdf.py", "from perdure.domain.files.chunking import chunks"),
+        ("converters/pdf.py", "from perdure.search.chunking import chunks"),
         ("settings.py", "from . import engine"),
         ("app.py", "from .library import Perdure"),
         ("app.py", "from perdure.testing import InlineStore"),

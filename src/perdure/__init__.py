@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         Profile,
         ProfileEntry,
     )
-    from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.hooks import Verdict
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
@@ -56,6 +55,9 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.files.service.folders import AsyncFolder
+    from perdure.features.files.service.sync_folders import Folder
+    from perdure.features.files.values import AgentFile, File
     from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
     from perdure.features.groups.replies import GroupReply, SpeakerReply
     from perdure.features.groups.service import AsyncGroup
@@ -120,7 +122,6 @@ _HOMES = {
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
         "ProfileEntry",
     ),
-    "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
     "features.groups.replies": ("GroupReply", "SpeakerReply"),
@@ -137,6 +138,9 @@ _HOMES = {
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.costs.ledger": ("CostLedger",),
+    "features.files.service.folders": ("AsyncFolder",),
+    "features.files.service.sync_folders": ("Folder",),
+    "features.files.values": ("AgentFile", "File"),
     "features.mcp.service": ("McpState",),
     "features.mcp.units": ("ToolsByStatus",),
     "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),

@@ -10,7 +10,6 @@ from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
-from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.messages import Message
@@ -21,6 +20,9 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
+from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.tables.folders import Folders
+from perdure.features.files.values import File, FilePart, Folder, file_tag
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
@@ -358,22 +360,22 @@ def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File
     with tx.vectors.use_embedding(MODEL):
         folder = contract.add_folder(tx, "docs")
     file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
-    tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
-    tx.folders.attach(agent.id, folder.id, opens=True)
-    claim = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).put_bytes(file.id, 0, b"walrus", at=AT)
+    tx.of(Folders).attach(agent.id, folder.id, opens=True)
+    claim = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert claim is not None
     assert claim.id == file.id
-    tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
-    tx.files.end(replace(claim, status="completed", line_count=1))
-    tx.agent_files.open(agent.id, file.id, 1, 1, at=AT)
-    worked_on = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
+    tx.of(Files).end(replace(claim, status="completed", line_count=1))
+    tx.of(AgentFiles).open(agent.id, file.id, 1, 1, at=AT)
+    worked_on = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert worked_on is not None
     assert worked_on.id == other.id
     contract.add_file(tx, folder.id, "gone.md", digest="gone.md")
-    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    goes = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert goes is not None
-    tx.files.delete(goes.id)
-    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).delete(goes.id)
+    goes = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert goes is not None
     contract.add_passage(tx, folder.archive_id, "a walrus", file_tag(file.id))
-    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, goes
+    return tx.of(Folders).get(folder.id), tx.of(Files).get(file.id), worked_on, goes

@@ -18,6 +18,7 @@ from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.engine.conversations.reset import finish_removals
+from perdure.features.files.tables.folders import Folders
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import sync_tools
 from perdure.features.mcp.values import Definition, McpServer, ToolListing
@@ -150,7 +151,7 @@ async def test_a_folder_that_many_agents_have(tmp_path: Path, monkeypatch: pytes
 
         def use(tx: Tx) -> None:
             for agent_id in shared.agents:
-                tx.folders.attach(agent_id, folder.id, opens=False)
+                tx.of(Folders).attach(agent_id, folder.id, opens=False)
 
         await shared.write(use)
         await assert_bounded(shared, shared.perdure.folders.delete(folder.id))

@@ -17,11 +17,6 @@ from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.converters.charset import decode as decode_bytes
-from perdure.converters.html import html_to_markdown
-from perdure.converters.limits import Limits
-from perdure.converters.plain import json_in_lines, plain_document
-from perdure.converters.tables import csv_to_markdown
 from perdure.core.documents import Document
 from perdure.core.facts.credentials import holds_credential, without_credentials
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
@@ -42,14 +37,17 @@ from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
 from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.known import names_in as entities_in
-from perdure.domain.files.chunking import chunks
-from perdure.domain.files.document_outline import outline_of_lines
 from perdure.domain.forgetting import count_words
 from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.compression.compress import compress, decode, expand, find_parts
+from perdure.features.files.converters.charset import decode as decode_bytes
+from perdure.features.files.converters.html import html_to_markdown
+from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.plain import json_in_lines, plain_document
+from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
@@ -64,6 +62,8 @@ from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.faults import Target, error_of_status
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
+from perdure.search.chunking import chunks
+from perdure.search.document_outline import outline_of_lines
 from perdure.search.packing.text import excerpt, terms_of
 from perdure.search.query import names_in, parse_time, without_names
 from perdure.search.ranking.hints import asks_when, names_a_time, role_meant

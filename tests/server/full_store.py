@@ -17,6 +17,7 @@ from perdure.core.models import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.files.tables.folders import Folders
 from perdure.features.mcp.units import register_server
 from perdure.features.mcp.values import Definition, McpServer, ToolListing
 from perdure.storage.tx import Tx
@@ -281,7 +282,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             tx.identities.attach_agent(agent.id, identity_id)
             tx.blocks.attach(agent.id, block_ids[0])
             tx.tools.attach(agent.id, tool_names[0])
-            tx.folders.attach(agent.id, folders[0].id, opens=True)
+            tx.of(Folders).attach(agent.id, folders[0].id, opens=True)
 
     await ports.store.write(shared)
     config = await perdure.sandbox.put(None)

@@ -29,26 +29,23 @@ from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import engine_settings, token_counter_of, web_settings
 from perdure.app.parts import make_key_file as make_key_file
 from perdure.app.parts import web_search_engine as web_search_engine
-from perdure.app.sandboxes import check_file as check_file
-from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
-from perdure.app.sandboxes import copy_as_utf8 as copy_as_utf8
-from perdure.app.sandboxes import name_text as name_text
+from perdure.app.sandboxes import converter_of as converter_of
+from perdure.app.sandboxes import reading_sandbox_of, requirements_folder
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.app.telemetry import prices_of as prices_of
-from perdure.core.errors import SecretKeyMissing
-from perdure.core.features import find_features
+from perdure.core.errors import SecretKeyMissing, ToolError
+from perdure.core.features import Point, find_features
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Converter, Embedder, TokenCounter, Toolbox
+from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.files.tools import read_whole
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
@@ -59,7 +56,6 @@ from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
-from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
@@ -88,6 +84,7 @@ from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
+from perdure.storage.tx import Tx
 from perdure.telemetry.listeners import Listeners, reported_embedder
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
@@ -103,6 +100,9 @@ from perdure.toolbox.provider_guard import place_provider as place_provider
 logging.getLogger("perdure").addHandler(logging.NullHandler())
 
 SEALED_PER_STEP = 100
+
+READ_FILE: Point[[Tx, AgentId, str, int], tuple[str, str]] = Point("read_file")
+"""Path and text of a file of an agent, for its code, cut behind so many characters. Raises: ToolError."""
 
 S = TypeVar("S")
 
@@ -160,7 +160,6 @@ class App:
     Args:
         providers: it knows the providers that clients registered.
         traits: it keeps what is learned of models.
-        files: the worker that converts uploaded files to text.
         services: what features run, by its class.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
@@ -180,7 +179,6 @@ class App:
     providers: StoredProviders
     traits: StoredTraits
     functions: Functions
-    files: FileWorker
     embedder: Embedder | None
     embedding_reason: str
     worker: EmbeddingWorker | None
@@ -251,7 +249,7 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in (*self.services.values(), self.files):
+        for part in self.services.values():
             await part.close()
         await self.runner.drain(within_s)
 
@@ -260,7 +258,6 @@ class App:
         await self.providers.close()
         for service in self.services.values():
             await service.close()
-        await self.files.close()
         await self.runner.close()
         for toolbox in self.toolboxes.values():
             await toolbox.close()
@@ -350,13 +347,12 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
     custom = _custom_tools(store, shared.cipher, shared.sandbox)
-    converter = converter_of(settings, shared.reading)
-    builtins = _builtin_tools(shared, store, converter)
+    builtins = _builtin_tools(shared, store)
     toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom)
     ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
-    runner, files = Runner(ports), FileWorker(ports, converter)
+    runner = Runner(ports)
     if worker is not None:
         ports.signals.on("embedding", worker.wake)
     app = App(
@@ -368,7 +364,6 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         providers,
         traits,
         functions,
-        files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
@@ -384,7 +379,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     made = {kind: one.load(name)(app) for one in find_features() for kind, name in one.toolboxes.items()}
     app.toolboxes = {type(one): one for one in made.values()}
     toolbox.add(**made)
-    for part in (traits, providers, runner, worker, files, *app.services.values()):
+    for part in (traits, providers, runner, worker, *app.services.values()):
         if part is not None:
             await part.start()
     ports.signals.hear(store)
@@ -446,12 +441,15 @@ def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools
     return CustomTools(load, sandbox)
 
 
-def _builtin_tools(shared: Shared, store: Store, converter: Converter) -> Builtins:
+def _builtin_tools(shared: Shared, store: Store) -> Builtins:
     """The built-in tools that run outside the store."""
 
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
-        return await store.read(read_whole, agent_id, name, most_chars)
+        for found in await store.read(READ_FILE, agent_id, name, most_chars):
+            return found
+        raise ToolError(f"file {name[:80]!r} not found: you have no files")
 
+    converter = converter_of(shared.settings, shared.reading)
     web = web_settings(shared.settings)
     return Builtins(converter=converter, web=web, sandbox=shared.sandbox, load_file=load_file, counter=shared.counter)
 

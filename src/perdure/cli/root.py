@@ -43,8 +43,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
     "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
-    "folder": (("folders",), "List, attach, detach or delete folders of files."),
-    "file": (("folders",), "Upload, list or delete files of folders."),
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
     "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),

@@ -88,6 +88,24 @@ class OrgTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveUse:
+    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them.
+
+    Args:
+        columns: those with their ids.
+        holds: what is in them, in words.
+        help: what helps whoever wants to change one; empty: what each caller says.
+        kind: what a row is, in words.
+    """
+
+    table: str
+    columns: Sequence[str]
+    holds: str
+    kind: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RootUse:
     """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
 
@@ -135,11 +153,14 @@ class Feature:
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
         store_parts: as `parts`, of the store only.
+        has: what an agent may have -> the condition under which agent `a` has it: it is read with the agent, so that
+            for others nothing is called.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
         roots: its tables of things that are no agent's.
+        archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
@@ -159,10 +180,12 @@ class Feature:
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
     store_parts: Mapping[str, str] = field(default_factory=dict)
+    has: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
     org_tables: Sequence[OrgTable] = ()
     roots: Sequence[RootUse] = ()
+    archives: Sequence[ArchiveUse] = ()
     copies: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,7 +18,6 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
-from perdure.library.folders import AsyncFolder
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
@@ -28,7 +27,6 @@ from perdure.library.runs.replays import Replay
 from perdure.library.runs.steps import StepInfo
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
-from perdure.library.sync.folders import Folder
 from perdure.library.sync.perdure import Perdure
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
@@ -40,14 +38,12 @@ __all__ = [
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
-    "AsyncFolder",
     "AsyncPerdure",
     "ContextOverview",
     "Explanation",
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "Folder",
     "Hits",
     "ImportResult",
     "ImportedMessage",

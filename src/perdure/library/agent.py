@@ -17,7 +17,6 @@ from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.facts.facts import AsyncFacts
 from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.feature_parts import AsyncAgentFeatures
-from perdure.library.folders import AsyncAgentFiles
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.sending import AsyncSending
@@ -83,11 +82,6 @@ class AsyncAgentById(
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
         return await self.facts.timeline(since, until, limit=limit, tags=tags)
-
-    @property
-    def files(self) -> AsyncAgentFiles:
-        """The folders that are attached to the agent, and the files that it has open."""
-        return AsyncAgentFiles(self._app, self.id)
 
     @property
     def secrets(self) -> AsyncSecrets:

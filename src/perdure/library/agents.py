@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -13,9 +13,8 @@ from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.features import Point
-from perdure.core.files import Folder
 from perdure.core.hooks import ConversationEnd
-from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
+from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, ToolId, is_id
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
@@ -25,7 +24,6 @@ from perdure.core.tools.threads import run_in_own_thread
 from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import BLOCKS_CHANGED
-from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.conversations.reset import delete, delete_agent
@@ -33,7 +31,6 @@ from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.run_request import NewMessage, check_input, tokens_of
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
-from perdure.library.folders import attach_and_open
 from perdure.library.identities import IdentityState, load_identities, set_identities
 from perdure.library.messages.conversations import ids_in_view
 from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
@@ -43,6 +40,9 @@ NAMED_AGENTS = 10
 
 NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
 RENAME_HELPS = "choose another name"
+
+SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] = Point("set_belongings")
+"""Has an agent own these things and no others. Raises: NotFound."""
 
 SameName = Literal["allow", "refuse", "number"]
 
@@ -66,13 +66,14 @@ class Belongings:
 
     Args:
         secrets: name -> value; an empty value leaves a secret that is there as it is.
+        of_features: kind -> ids, such as those of folders.
     """
 
     block_ids: Sequence[BlockId] | None = None
     tool_ids: Sequence[ToolId] | None = None
-    folder_ids: Sequence[FolderId] | None = None
     identity_ids: Sequence[IdentityId] | None = None
     secrets: Mapping[str, str] | None = None
+    of_features: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 NO_BELONGINGS = Belongings()
@@ -94,7 +95,6 @@ class AgentState:
     blocks: Sequence[Block]
     tools: Sequence[Tool]
     codes: Mapping[ToolId, ToolCode]
-    folders: Sequence[Folder]
     identities: Sequence[IdentityState]
     message_ids: Sequence[MessageId]
     run: Run | None
@@ -297,11 +297,8 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
     blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
     named = {tool.id: tool for some in tools.values() for tool in some}
     named |= {tool.id: tool for tool in tx.tools.with_own_names([*named.values()])}
-    codes, folders, secrets = (
-        tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"]),
-        tx.folders.list_by_agents(ids),
-        tx.secrets.list_by_owners(ids),
-    )
+    codes = tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"])
+    secrets = tx.secrets.list_by_owners(ids)
     identities = tx.identities.list_by_agents(ids)
     states = {
         state.identity.id: state
@@ -316,7 +313,6 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
             blocks=blocks[agent.id],
             tools=[named[tool.id] for tool in tools[agent.id]],
             codes=codes,
-            folders=folders[agent.id],
             identities=[states[identity.id] for identity in identities[agent.id]],
             message_ids=message_ids[agent.id, 0],
             run=next((run for run in runs[agent.id] if run.ended), None),
@@ -351,12 +347,8 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
                 tx.blocks.detach(agent_id, block.id)
         tx.blocks.attach(agent_id, *block_ids)
         BLOCKS_CHANGED(tx, agent_id)
-    if (folder_ids := belongings.folder_ids) is not None:
-        for folder in tx.folders.list_by_agent(agent_id):
-            if folder.id not in folder_ids:
-                detach_folder(tx, agent_id, folder.id)
-        for folder_id in dict.fromkeys(folder_ids):
-            attach_and_open(tx, ports, agent_id, folder_id)
+    if belongings.of_features:
+        SET_BELONGINGS(tx, ports, agent_id, belongings.of_features)
     if belongings.identity_ids is not None:
         set_identities(tx, agent_id, belongings.identity_ids)
     if belongings.secrets is not None:

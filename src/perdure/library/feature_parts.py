@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
@@ -32,6 +33,13 @@ class AsyncStoreFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    @property
+    def folders(self) -> AsyncFolders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.folders import AsyncFolders
+
+        return AsyncFolders(self._app)
 
     @property
     def groups(self) -> AsyncGroups:
@@ -80,6 +88,13 @@ class AsyncAgentFeatures:
         from perdure.features.costs.service import AsyncCosts
 
         return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
+
+    @property
+    def files(self) -> AsyncAgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.folders import AsyncAgentFiles
+
+        return AsyncAgentFiles(self._app, self._agent_id)
 
     @property
     def companion(self) -> AsyncCompanion:

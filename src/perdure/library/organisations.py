@@ -237,7 +237,6 @@ def has_work(tx: Tx, embedding: str | None, *, at: datetime) -> bool:
         tx.runs.list_oldest(limit=1)
         or any(WORK_WAITS(tx, at))
         or tx.callbacks.list_due(at=at, limit=1)
-        or tx.files.has_work()
         or tx.upkeep.unfinished_deletes()
         or tx.resets.list_agents(limit=1)
         or (embedding is not None and tx.vectors.has_work(embedding, at=at))

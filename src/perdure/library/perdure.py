@@ -27,7 +27,6 @@ from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.feature_parts import AsyncStoreFeatures
-from perdure.library.folders import AsyncFolders
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts
 from perdure.library.tools.secrets import AsyncSecrets
@@ -158,11 +157,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     def archives(self) -> AsyncArchives:
         """All archives of the store."""
         return AsyncArchives(self._app)
-
-    @property
-    def folders(self) -> AsyncFolders:
-        """All folders of the store."""
-        return AsyncFolders(self._app)
 
     @property
     def secrets(self) -> AsyncSecrets:

@@ -7,12 +7,11 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId
+from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
 from perdure.library.facts.facts import AsyncFacts
-from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
 from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
@@ -35,7 +34,6 @@ class StoreParts:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self.agent_files = AsyncAgentFiles(app)
         self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
         self.conversations = AsyncConversations(app)
@@ -73,7 +71,3 @@ class StoreParts:
     def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
         """The facts of an agent or a graph, which is not looked up."""
         return AsyncFacts(self._app, owner)
-
-    def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
-        """The folder of this id."""
-        return AsyncFolderById(self._app, folder_id)

@@ -23,8 +23,6 @@ from perdure.storage.tables.facts.entities import Entities
 from perdure.storage.tables.facts.episodes import Episodes
 from perdure.storage.tables.facts.facts import Facts
 from perdure.storage.tables.facts.graphs import Graphs
-from perdure.storage.tables.files import AgentFiles, Files
-from perdure.storage.tables.folders import Folders
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
@@ -59,9 +57,6 @@ class Tx:
         self.identities = Identities(db, org_id, limits)
         self.archives = Archives(db, org_id, limits)
         self.passages = Passages(db, org_id)
-        self.folders = Folders(db, org_id, limits)
-        self.files = Files(db, org_id)
-        self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
         self.captures = Captures(db, org_id)
         self.id_starts = IdStarts(db, org_id)

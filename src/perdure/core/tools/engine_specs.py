@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,6 +83,17 @@ MULTI_AGENT_TOOLS: Final = tuple(name for name, spec in AGENT_TOOL_SPECS.items()
 
 ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}
 """Name -> spec."""
+
+
+def feature_tools(*, searching: bool) -> dict[str, Callable[..., Any]]:
+    """Return the memory tools of features by name: those that search are coroutines."""
+    return {
+        name: function
+        for feature in find_features()
+        if feature.tools
+        for name, function in vars(feature.load(feature.tools)).items()
+        if name in MEMORY_TOOL_SPECS and inspect.iscoroutinefunction(function) == searching
+    }
 
 
 def tools_with(trait: ToolTrait) -> tuple[str, ...]:

@@ -27,14 +27,12 @@ from perdure.core.blocks import (
     rewrite,
 )
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
-from perdure.core.features import find_features
 from perdure.core.ids import ArchiveId, BlockId
-from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
-from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
@@ -289,16 +287,9 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "store_memories": store_memories,
     CHECKPOINT_TOOL: update_working_checkpoint,
     "archival_memory_insert": _archival_memory_insert,
-    "open_files": open_files,
     "context_expand": context_expand,
     "context_grep": context_grep,
-    **{
-        name: function
-        for feature in find_features()
-        if feature.tools
-        for name, function in vars(feature.load(feature.tools)).items()
-        if name in MEMORY_TOOL_SPECS
-    },
+    **feature_tools(searching=False),
 }
 """Name -> function `(tx, call, **checked_arguments)`.
 

@@ -19,6 +19,7 @@ from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
+from perdure.core.features import Point
 from perdure.core.ids import FactId, PassageId
 from perdure.core.messages import Draft, Message, MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
@@ -32,6 +33,9 @@ from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
+
+IS_SEARCHED: Point[[Tx, ConversationState], bool] = Point("is_searched")
+"""Whether an agent has something to be searched that is no passage of its archives."""
 
 QUERY_CHARS = 2_000
 """Characters of the user's messages that are searched: the beginning and the end of a longer text."""
@@ -80,7 +84,7 @@ def plan_recall(
     conversation, agent = opening.conversation, opening.agent
     prefix = current_prefix(tx, conversation, inputs)
     first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
-    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):
+    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has):
         return None
     texts = user_texts(rows)
     if not (query := _query(texts)):
@@ -93,9 +97,7 @@ def plan_recall(
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
     facts = _fact_scope(tx, agent, conversation, texts) if opening.has_graph else None
-    if not (first_seq or facts or opening.passages or opening.has_others) and not any(
-        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
-    ):
+    if not (first_seq or facts or opening.passages or opening.has_others) and not any(IS_SEARCHED(tx, opening)):
         return None
     pinned = frozenset(() if prefix is None else prefix.pinned)  # rows before the first one in view
     scope = RecallScope(

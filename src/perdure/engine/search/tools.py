@@ -23,20 +23,15 @@ from perdure.core.passages import Passage, PassageFilter
 from perdure.core.provenance.sources import TRUSTED, Source
 from perdure.core.runs import Run
 from perdure.core.text.zones import zone
+from perdure.core.tools.engine_specs import feature_tools
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import resolve_handle
 from perdure.domain.facts.graphs import fact_sources
-from perdure.domain.files.chunking import ChunkSizes, chunks
-from perdure.domain.files.tools import grep_files, render_passages
-from perdure.domain.provenance.context import (
-    sources_of_facts,
-    sources_of_grep,
-    sources_of_messages,
-    sources_of_passages,
-)
+from perdure.domain.provenance.context import sources_of_facts, sources_of_messages, sources_of_passages
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import QUERY_TIMEOUT_S, Search
+from perdure.search.chunking import ChunkSizes, chunks
 from perdure.search.hits import MessageHit, SearchReport
 from perdure.search.query import parse_time
 from perdure.storage.store import Store
@@ -229,27 +224,6 @@ def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, A
     }
 
 
-async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
-    """Search the lines of the agent's files by a pattern."""
-    text = await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments)
-    return ToolOutcome(text=text, sources=sources_of_grep(text))
-
-
-async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> ToolOutcome:
-    """Search the passages of the agent's files."""
-    if not query.strip():
-        raise ToolError("the query is empty: say what to look for")
-    folders = await call.store.read(lambda tx: tx.folders.list_by_agent(call.run.key.agent_id))
-    archives, limit = [folder.archive_id for folder in folders], max(1, min(limit, MAX_RESULTS))
-    hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
-    passages = tuple(hit.passage for hit in hits)
-    text, sources = (
-        render_passages(passages, folders, call.budget),
-        await call.store.read(sources_of_passages, passages),
-    )
-    return ToolOutcome(text=text, passages=passages, sources=sources)
-
-
 async def _search_output(
     call: SearchCall, handle: str, query: str, max_tokens: int = DEFAULT_TOKENS, offset: int = 0
 ) -> ToolOutcome:
@@ -293,9 +267,8 @@ SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "archival_memory_search": _archival_memory_search,
     "search_facts": _search_facts,
     "search_memory": _search_memory,
-    "grep_files": _grep_files,
     "search_output": _search_output,
-    "semantic_search_files": _semantic_search_files,
+    **feature_tools(searching=True),
 }
 """Name -> what it does."""
 

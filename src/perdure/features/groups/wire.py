@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
+from perdure.core.ports import Embedder
 from perdure.core.runs import Failure, GroupStopReason, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.run_request import NewMessage
@@ -273,7 +274,7 @@ def _notice(entry: core.GroupMessage) -> str:
     return f"{entry.sender_name} failed: {entry.text}"
 
 
-def agent_fields(state: AgentState) -> Mapping[str, Any]:
+def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | None) -> Mapping[str, Any]:
     """The fields of an agent's shape about the group that it manages."""
     group = state.of_features.get("group")
     if group is None:

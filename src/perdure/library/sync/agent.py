@@ -18,7 +18,6 @@ from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.feature_parts import AgentFeatures
-from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
 from perdure.library.sync.messages.sending import Sending
@@ -79,11 +78,6 @@ class AgentById(
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
         return self._portal.run(self._inner.timeline(since, until, limit=limit, tags=tags))
-
-    @property
-    def files(self) -> AgentFiles:
-        """The folders that are attached to the agent, and the files that it has open."""
-        return AgentFiles(self._portal, self._inner.files)
 
     @property
     def secrets(self) -> Secrets:

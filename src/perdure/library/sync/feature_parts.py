@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.files.service.sync_folders import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
@@ -34,6 +35,13 @@ class StoreFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    @property
+    def folders(self) -> Folders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.sync_folders import Folders
+
+        return Folders(self._portal, self._inner.folders)
 
     @property
     def groups(self) -> Groups:
@@ -80,6 +88,13 @@ class AgentFeatures:
         Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
         """
         return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
+
+    @property
+    def files(self) -> AgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.sync_folders import AgentFiles
+
+        return AgentFiles(self._portal, self._inner.files)
 
     @property
     def companion(self) -> Companion:

@@ -21,7 +21,6 @@ from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
-from perdure.library.sync.folders import Folders
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
@@ -129,11 +128,6 @@ class Perdure(StoreFeatures):
     def archives(self) -> Archives:
         """All archives of the store."""
         return Archives(self._portal, self._inner.archives)
-
-    @property
-    def folders(self) -> Folders:
-        """All folders of the store."""
-        return Folders(self._portal, self._inner.folders)
 
     @property
     def secrets(self) -> Secrets:

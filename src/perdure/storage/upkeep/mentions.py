@@ -206,6 +206,11 @@ class Mentions(Table):
         )
         return [(row[0], row[1]) for row in rows]
 
+    def name_of(self, table: str, owner_id: str) -> str:
+        """The name of what owns the rows of a table. Raises: NotFound."""
+        sql = f"SELECT name FROM {TEXT_TABLES[table].owners} WHERE id = :id AND org_id = :org_id"
+        return restore(str(first(self._rows(sql, id=storable(owner_id)), TEXT_TABLES[table].place, owner_id)[0]))
+
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
         """The agents that have this block, archive, file or graph."""
         sql = {
