@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import Depends, Path, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
@@ -37,13 +37,13 @@ from perdure.features.mcp.wire import McpServer as WireMcpServer
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.addresses import Addresses
 from perdure.server.errors import UNKNOWN
-from perdure.server.http import Json, Library, json_answer, json_bytes
+from perdure.server.http import Json, Library, Router, json_answer, json_bytes
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.tools import Tool as WireTool
 from perdure.server.wire.tools import ToolHit, ToolSearchIn, execution_shape, hit_shape, tool_shape
 
-router = APIRouter(tags=["mcp-servers"])
+router = Router(tags=["mcp-servers"])
 log = logging.getLogger(__name__)
 
 BY_NAME = "/v1/tools/mcp/servers"

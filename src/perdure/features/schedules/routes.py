@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 
 from perdure.core.ids import AgentId, ConversationId
 from perdure.engine.run.run_request import KEY_MAX_CHARS
@@ -23,11 +23,11 @@ from perdure.features.schedules.wire import (
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.addresses import Addresses
-from perdure.server.http import Json, Library, json_answer
+from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.runs import Run, wire_run
 
-router = APIRouter(tags=["schedules"])
+router = Router(tags=["schedules"])
 
 NEXT_TIMES = 5
 

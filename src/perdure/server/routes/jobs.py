@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
@@ -16,7 +16,7 @@ from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.library.checks import Page
 from perdure.library.runs import jobs
 from perdure.server.addresses import Addresses
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
@@ -106,7 +106,7 @@ def wire_batch(batch: Batch) -> Object:
     return Job.make(batch, **callback_fields(batch.callback))
 
 
-router = APIRouter(tags=["jobs"])
+router = Router(tags=["jobs"])
 
 _Page = Annotated[Page, pages("job", limit=50, order="desc")]
 _Batches = Annotated[Page, pages("job", limit=100, order="desc")]
