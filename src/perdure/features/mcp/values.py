@@ -16,6 +16,7 @@ from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
+from perdure.core.text.addresses import is_allowed
 from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.tools.schema import check_schema, plain_schema
 
@@ -45,7 +46,6 @@ SERVER_NAME_PATTERN = f"^{_SERVER_NAME.pattern}$"
 """The same as JSON Schema writes it."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9\-]|_(?!_))*(?<!_)", re.ASCII)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
-_METADATA = frozenset({"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _OUR_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 PROTOCOL_HEADERS = frozenset({"accept", "content-type"})
@@ -313,12 +313,6 @@ def _check_url(url: str) -> None:
         raise InvalidInput(f"the url of an MCP server leads to {address}, where no MCP server is looked for")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")
-
-
-def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an MCP server may be there: not where clouds keep their metadata, and not at no host of its own."""
-    real = getattr(address, "ipv4_mapped", None) or address
-    return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)
 
 
 def parse_definition(listing: Mapping[str, Any]) -> Definition:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.features.mcp.servers import COMMAND, Running, running
 from tests.server.routed import Routed, new_agent, routed
-from tests.toolbox.mcp.servers import COMMAND, Running, running
 
 CANARY = "canary-03fd"
 BASE = "/v1/tools/mcp/servers"

@@ -15,7 +15,7 @@ import httpx2
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.http_answers import bound_body
 from perdure.core.incoming.json_limits import JsonLimits, check_json
-from perdure.toolbox.mcp.places import is_inside, resolve_host
+from perdure.features.mcp.places import is_inside, resolve_host
 from perdure.toolbox.web_guard import ADDRESSES_MAX, Resolve, pin_request, resolve
 
 ANSWER = JsonLimits(size_bytes=16 << 20)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.mcp.servers import Running, running
 from tests.support import mcp_raw_server
 from tests.support.programs import run_inside
-from tests.toolbox.mcp.servers import Running, running
 
 CANARY = "canary-88d0"
 RAW = mcp_raw_server.__file__

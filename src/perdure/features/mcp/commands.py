@@ -16,10 +16,10 @@ if for_work(__name__):
     from perdure.cli.views.view import View, first_names, local_time, plural, visible
     from perdure.cli.work import confirm, deleting, open_store, read_pairs
     from perdure.core.errors import InvalidInput, NotFound
-    from perdure.core.mcp import Definition, InvalidEntry, McpTool
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff
-    from perdure.domain.mcp import ToolsByStatus
+    from perdure.features.mcp.units import ToolsByStatus
+    from perdure.features.mcp.values import Definition, InvalidEntry, McpTool
     from perdure.library.perdure import AsyncPerdure
 
 Server = Annotated[str, argument("Its name or id.", "SERVER")]

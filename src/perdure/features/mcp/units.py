@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core import mcp
-from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SecretUnreadable
 from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
-from perdure.domain.secrets import open_server
+from perdure.domain.rotation import Rotated
+from perdure.domain.secrets import resolve_values
+from perdure.features.mcp import values as mcp
+from perdure.features.mcp.tables import Servers
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -107,7 +109,7 @@ def build_server(
         environment=options.get("environment") or {},
     )
     mcp.check_server(server, secrets)
-    if new and tx.mcp.find_by_name(server.name) is not None:
+    if new and tx.of(Servers).find_by_name(server.name) is not None:
         raise AlreadyExists("MCP server", server.name)
     return mcp.seal_server(server, secrets, cipher=cipher)
 
@@ -122,10 +124,10 @@ def register_server(
         listing: None: not read yet.
     Raises: AlreadyExists.
     """
-    tx.mcp.add(server)
+    tx.of(Servers).add(server)
     if listing is not None:
         sync_tools(tx, server.id, listing, ids=ids, at=at)
-    return tx.mcp.get(server.id)
+    return tx.of(Servers).get(server.id)
 
 
 def change_server(
@@ -135,7 +137,7 @@ def change_server(
 
     Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
-    before = tx.mcp.get(server_id)
+    before = tx.of(Servers).get(server_id)
     stored = mcp.unseal_server(before, cipher=cipher)
     fields = {
         name: value
@@ -154,8 +156,10 @@ def change_server(
     mcp.check_server(after, secrets)
     if not same_origin(after.url, before.url):
         _check_host_change(changes, stored)
-    after = tx.mcp.put(mcp.seal_server(after, secrets, cipher=cipher))
-    for mcp_tool in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
+    after = tx.of(Servers).put(mcp.seal_server(after, secrets, cipher=cipher))
+    for mcp_tool in (
+        tx.of(Servers).tools(server_id) if after.name != before.name or after.trusted != before.trusted else ()
+    ):
         if mcp_tool.pinned is not None and _find_agents_tool(tx, mcp_tool) is not None:
             tag = mcp.server_tag(before.name)
             _approve_definition(tx, after, mcp_tool, mcp_tool.pinned, ids=ids, at=at, tag_before=tag)
@@ -169,10 +173,10 @@ def same_origin(url: str, other: str) -> bool:
 
 def find_server(tx: Tx, name_or_id: str) -> mcp.McpServer:
     """Return a server by name or id. Raises: NotFound, with the names of other servers."""
-    existing = tx.mcp.find_by_name(name_or_id)
+    existing = tx.of(Servers).find_by_name(name_or_id)
     if existing is not None:
         return existing
-    servers = tx.mcp.list()
+    servers = tx.of(Servers).list()
     for server in servers:
         if server.id == name_or_id:
             return server
@@ -185,20 +189,22 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
 
     Call it again until then; a crash in between does no harm. Raises: NotFound.
     """
-    tools = tx.mcp.tools(server_id)
+    tools = tx.of(Servers).tools(server_id)
     for mcp_tool in tools[:limit]:
         _delete_agents_tool(tx, mcp_tool)
-        tx.mcp.delete_tool(server_id, mcp_tool.name)
+        tx.of(Servers).delete_tool(server_id, mcp_tool.name)
     if len(tools) > limit:
         return False
-    tx.mcp.delete(server_id)
+    tx.of(Servers).delete(server_id)
     return True
 
 
 def is_current(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing) -> bool:
     """Return whether a listing equals the stored one. Raises: NotFound."""
-    server = tx.mcp.get(server_id)
-    stored = {mcp_tool.name: mcp_tool.seen.digest for mcp_tool in tx.mcp.tools(server_id) if mcp_tool.seen is not None}
+    server = tx.of(Servers).get(server_id)
+    stored = {
+        mcp_tool.name: mcp_tool.seen.digest for mcp_tool in tx.of(Servers).tools(server_id) if mcp_tool.seen is not None
+    }
     return (
         server.listed_at is not None
         and not server.failure
@@ -215,13 +221,15 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
     definition always waits, and agents keep the approved one. A server from an older version without `private` gets it
     from the listing. Raises: NotFound.
     """
-    server = tx.mcp.get(server_id)
+    server = tx.of(Servers).get(server_id)
     if server.private is None and listing.inside is not None:
-        server = tx.mcp.put(replace(server, private=listing.inside))
+        server = tx.of(Servers).put(replace(server, private=listing.inside))
     first = server.listed_at is None
-    before = {mcp_tool.name: mcp_tool for mcp_tool in tx.mcp.tools(server_id)}
+    before = {mcp_tool.name: mcp_tool for mcp_tool in tx.of(Servers).tools(server_id)}
     definitions = {definition.name: definition for definition in listing.definitions}
-    local_names = {mcp_tool.local_name for other in tx.mcp.list() for mcp_tool in tx.mcp.tools(other.id)}
+    local_names = {
+        mcp_tool.local_name for other in tx.of(Servers).list() for mcp_tool in tx.of(Servers).tools(other.id)
+    }
     added: list[str] = []
     for name in sorted(before.keys() | definitions.keys()):
         mcp_tool = before.get(name)
@@ -234,10 +242,10 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
             now = _approve_definition(tx, server, now, definition, ids=ids, at=at)
             added.append(name)
         if now.pinned is None and now.seen is None:  # gone before its approval
-            tx.mcp.delete_tool(server_id, name)
+            tx.of(Servers).delete_tool(server_id, name)
         elif now != before.get(name):
-            tx.mcp.put_tool(now)
-    tx.mcp.put_listing(server_id, failure="", at=at, left_out=listing.left_out)
+            tx.of(Servers).put_tool(now)
+    tx.of(Servers).put_listing(server_id, failure="", at=at, left_out=listing.left_out)
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
@@ -259,7 +267,7 @@ def approve_tools(
         expected: name -> digest of the definition that the caller reviewed.
     Raises: NotFound; InvalidInput: one of `names` is unusable; Conflict: a definition changed after the review.
     """
-    server = tx.mcp.get(server_id)
+    server = tx.of(Servers).get(server_id)
     tools = list_known_tools(tx, server_id)
     wanted = {mcp_tool.name for mcp_tool in tools} if names is None else {find_tool(tools, name).name for name in names}
     added: list[str] = []
@@ -273,11 +281,11 @@ def approve_tools(
             raise Conflict(f"MCP tool {mcp_tool.name!r} has changed again since it was looked at: look at it once more")
         if mcp_tool.seen is None:
             _delete_agents_tool(tx, mcp_tool)
-            tx.mcp.delete_tool(server_id, mcp_tool.name)
+            tx.of(Servers).delete_tool(server_id, mcp_tool.name)
             continue
         if mcp_tool.pinned is None or mcp_tool.removed:
             added.append(mcp_tool.name)
-        tx.mcp.put_tool(
+        tx.of(Servers).put_tool(
             _approve_definition(tx, server, replace(mcp_tool, removed=False), mcp_tool.seen, ids=ids, at=at)
         )
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
@@ -349,7 +357,7 @@ def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[mcp.McpTool]:
     """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
     return [
         replace(tool, removed=tool.tool_id is not None and _find_agents_tool(tx, tool) is None)
-        for tool in tx.mcp.tools(server_id)
+        for tool in tx.of(Servers).tools(server_id)
     ]
 
 
@@ -359,7 +367,7 @@ def list_tools_by_status(tx: Tx, server_id: McpServerId) -> ToolsByStatus:
     for mcp_tool in list_known_tools(tx, server_id):
         by_status.setdefault(mcp_tool.status, []).append(mcp_tool.name)
     lists: dict[str, Any] = {status: tuple(names) for status, names in by_status.items()}
-    return replace(ToolsByStatus(**lists), left_out=tx.mcp.get(server_id).left_out)
+    return replace(ToolsByStatus(**lists), left_out=tx.of(Servers).get(server_id).left_out)
 
 
 def _merge_secrets(values: Mapping[str, str] | None, stored: Mapping[str, str]) -> Mapping[str, str]:
@@ -383,6 +391,43 @@ def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
         )
 
 
+def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerSecrets:
+    """Return the secrets of a server, each `secret:NAME` resolved.
+
+    Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
+    """
+    secrets = mcp.unseal_server(server, cipher=cipher)
+    return mcp.ServerSecrets(
+        token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
+        headers=resolve_values(tx, secrets.headers, cipher=cipher),
+        environment=resolve_values(tx, secrets.environment, cipher=cipher),
+        query=secrets.query,
+    )
+
+
+def rotate_servers(tx: Tx, cipher: Cipher) -> Rotated:
+    """Encrypt the secrets of all servers again that have an older key. Raises: SecretKeyMissing."""
+    rotated = Rotated()
+    for server in tx.of(Servers).list(limit=100_000):
+        if not server.sealed or cipher.is_current(server.sealed):
+            continue
+        try:
+            tx.of(Servers).put(mcp.reseal_server(tx.of(Servers).get(server.id), cipher=cipher))
+            rotated += Rotated(1)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"MCP server {server.name}",))
+    return rotated
+
+
+def approved_facts(tx: Tx, tool: Tool) -> Mapping[str, Any]:
+    """What a call of a server's tool runs: the definition that was approved."""
+    known = tx.of(Servers).find_tool(tool.id) if tool.spec.kind == "mcp" else None
+    if known is None:
+        return {}
+    definition = None if known.pinned is None else known.pinned.digest
+    return {"server": known.server_id, "tool": known.name, "definition": definition}
+
+
 class StoredMcpRegistry:
     """`McpRegistry` over a store: what sessions with MCP servers read and update."""
 
@@ -390,13 +435,13 @@ class StoredMcpRegistry:
         self._store, self._cipher, self._clock, self._ids = store, cipher, clock, ids
 
     async def get_server(self, server_id: McpServerId) -> mcp.McpServer:
-        return await self._store.read(lambda tx: tx.mcp.get(server_id))
+        return await self._store.read(lambda tx: tx.of(Servers).get(server_id))
 
     async def open_secrets(self, server: mcp.McpServer) -> mcp.ServerSecrets:
         return await self._store.read(open_server, server, cipher=self._cipher)
 
     async def get_tool(self, tool_id: ToolId) -> mcp.McpTool:
-        tool = await self._store.read(lambda tx: tx.mcp.find_tool(tool_id))
+        tool = await self._store.read(lambda tx: tx.of(Servers).find_tool(tool_id))
         if tool is None:
             raise NotFound("MCP tool", tool_id, hint="its server was removed")
         return tool
@@ -412,4 +457,4 @@ class StoredMcpRegistry:
     async def store_failure(self, server_id: McpServerId, reason: str) -> None:
         at = self._clock.now()
         with contextlib.suppress(NotFound):  # the server was removed meanwhile
-            await self._store.write(lambda tx: tx.mcp.put_listing(server_id, failure=reason, at=at))
+            await self._store.write(lambda tx: tx.of(Servers).put_listing(server_id, failure=reason, at=at))

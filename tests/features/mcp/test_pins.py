@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.ids import DEFAULT_ORG, McpServerId
-from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import ToolSpec
-from perdure.domain.mcp import approve_tools, sync_tools
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.units import approve_tools, sync_tools
+from perdure.features.mcp.values import Definition, McpServer, ToolListing
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, Contract
@@ -62,7 +63,7 @@ def test_what_agents_are_shown_of_a_tool_changes_only_by_approval(trusted: bool,
             created_at=AT,
             updated_at=AT,
         )
-        await store.write(lambda tx: tx.mcp.add(server))
+        await store.write(lambda tx: tx.of(Servers).add(server))
         first = True
         for what in happenings:
             before = await store.read(_descriptions)

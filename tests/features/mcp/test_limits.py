@@ -15,7 +15,7 @@ import pytest
 from perdure.core.errors import McpUnreachable
 from perdure.core.incoming.http_answers import bound_body
 from perdure.core.incoming.json_limits import JsonLimits
-from perdure.toolbox.mcp.pinned import ANSWER, LINES, TOO_LARGE
+from perdure.features.mcp.pinned import ANSWER, LINES, TOO_LARGE
 from tests.support.library import open_async
 from tests.toolbox.web_site import page, serving
 

@@ -11,9 +11,12 @@ from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
-from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
-from perdure.domain.mcp import (
+from perdure.engine.conversations.reset import delete
+from perdure.features.mcp.places import leads_inside
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.toolbox import McpToolbox
+from perdure.features.mcp.units import (
     McpChanges,
     ServerOptions,
     ToolsByStatus,
@@ -24,12 +27,12 @@ from perdure.domain.mcp import (
     find_tool,
     list_known_tools,
     list_tools_by_status,
+    open_server,
     register_server,
     remove_server_rows,
     same_origin,
 )
-from perdure.domain.secrets import open_server
-from perdure.engine.conversations.reset import delete
+from perdure.features.mcp.values import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.library.checks import check_text
 from perdure.library.parts import AsyncPart, reads
 from perdure.storage.tx import Tx
@@ -54,6 +57,10 @@ class McpState:
 class AsyncMcp(AsyncPart):
     """The MCP servers of the store. A server is named by its name or id."""
 
+    @property
+    def _toolbox(self) -> McpToolbox:
+        return self._app.service(McpToolbox)
+
     async def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
         """Register a server and approve the tools that it lists now.
 
@@ -70,12 +77,12 @@ class AsyncMcp(AsyncPart):
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         server, secrets = await self._build(name, options, open_secrets=check)
-        listing = await self._app.mcp.look(server, secrets) if check else None
+        listing = await self._toolbox.look(server, secrets) if check else None
         ports = self._ports
         try:
             return await ports.store.write(register_server, server, listing, ids=ports.ids, at=ports.clock.now())
         except BaseException:
-            await self._app.mcp.forget(server.id)
+            await self._toolbox.forget(server.id)
             raise
 
     async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
@@ -102,21 +109,21 @@ class AsyncMcp(AsyncPart):
         """
         server, secrets = await self._build("look", options, open_secrets=True, new=False)
         try:
-            return await self._app.mcp.look(server, secrets)
+            return await self._toolbox.look(server, secrets)
         finally:
-            await self._app.mcp.forget(server.id)
+            await self._toolbox.forget(server.id)
 
     async def list(self) -> Sequence[McpServer]:
         """The servers, in order of creation."""
-        return await self._ports.store.read(lambda tx: tx.mcp.list())
+        return await self._ports.store.read(lambda tx: tx.of(Servers).list())
 
     @reads
     def list_of_agent(self, tx: Tx, agent_id: AgentId) -> Sequence[McpServer]:
         """The servers of which the agent has a tool, sorted as `list`. Raises: NotFound."""
         tx.agents.model(agent_id)
-        found = [tx.mcp.find_tool(tool.id) for tool in tx.tools.list_by_agent(agent_id)]
+        found = [tx.of(Servers).find_tool(tool.id) for tool in tx.tools.list_by_agent(agent_id)]
         ids = {tool.server_id for tool in found if tool is not None}
-        return [server for server in tx.mcp.list() if server.id in ids]
+        return [server for server in tx.of(Servers).list() if server.id in ids]
 
     async def get(self, name: str) -> McpState:
         """A server and its tools. Raises: NotFound, naming what there is."""
@@ -127,15 +134,15 @@ class AsyncMcp(AsyncPart):
             return server, list_known_tools(tx, server.id)
 
         server, tools = await self._ports.store.read(load)
-        return McpState(server=server, tools=tools, open=self._app.mcp.is_open(server.id))
+        return McpState(server=server, tools=tools, open=self._toolbox.is_open(server.id))
 
     async def server(self, server_id: McpServerId) -> McpServer:
         """The server of this id. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: tx.mcp.get(server_id))
+        return await self._ports.store.read(lambda tx: tx.of(Servers).get(server_id))
 
     async def get_by_name(self, name: str) -> McpServer:
         """The server of this name. Raises: NotFound."""
-        server = await self._ports.store.read(lambda tx: tx.mcp.find_by_name(name))
+        server = await self._ports.store.read(lambda tx: tx.of(Servers).find_by_name(name))
         if server is None:
             raise NotFound("MCP server", name)
         return server
@@ -151,7 +158,7 @@ class AsyncMcp(AsyncPart):
         """
         server_id = await self._find_id(name)
         before = {tool.name for tool in await self.tools(server_id) if tool.pinned is not None}
-        await self._app.mcp.refresh(server_id)
+        await self._toolbox.refresh(server_id)
         tools = await self._ports.store.read(list_tools_by_status, server_id)
         return replace(tools, added=tuple(name for name in tools.active if name not in before))
 
@@ -196,7 +203,7 @@ class AsyncMcp(AsyncPart):
         server = await ports.store.write(
             change_server, server_id, changes, ids=ports.ids, cipher=ports.cipher, at=ports.clock.now()
         )
-        await self._app.mcp.forget(server_id)
+        await self._toolbox.forget(server_id)
         return server
 
     async def remove(self, name: str) -> None:
@@ -205,7 +212,7 @@ class AsyncMcp(AsyncPart):
         step = partial(remove_server_rows, server_id=server_id, limit=TOOLS_PER_STEP)
         while not await delete(self._ports, step):
             pass
-        await self._app.mcp.forget(server_id)
+        await self._toolbox.forget(server_id)
 
     async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
         """The server's tools that agents can be given, by name. Raises: NotFound."""
@@ -242,16 +249,16 @@ class AsyncMcp(AsyncPart):
             raise NotFound("approved MCP tool", tool)
         tool_id = mcp_tool.tool_id
         found = await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
-        return await self._app.mcp.run(found, arguments or {})
+        return await self._toolbox.run(found, arguments or {})
 
     async def run_tool(self, server_id: McpServerId, tool_id: ToolId, arguments: Mapping[str, object]) -> ToolOutcome:
         """The outcome of a call of a tool of agents, by its id. Raises: NotFound: another server's, or none."""
-        return await self._app.mcp.run(await self.get_tool(server_id, tool_id), arguments)
+        return await self._toolbox.run(await self.get_tool(server_id, tool_id), arguments)
 
     async def leads_inside(self, url: str) -> bool:
         """Whether a url leads to this machine or a private network now. False for a text that is no url."""
         try:
-            return bool(url) and await self._app.mcp.leads_inside(url)
+            return bool(url) and await leads_inside(url)
         except ValueError:
             return False
 
@@ -282,6 +289,6 @@ class AsyncMcp(AsyncPart):
 
 def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
     """The agents' tools of a server, by name."""
-    ids = tuple(tool.tool_id for tool in tx.mcp.tools(server_id) if tool.tool_id is not None)
+    ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
     page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
     return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)

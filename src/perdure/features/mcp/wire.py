@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core import mcp as core
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import SERVER_NAME_PATTERN, Transport
-from perdure.domain.mcp import ServerOptions, ToolsByStatus
+from perdure.features.mcp import values as core
+from perdure.features.mcp.units import ServerOptions, ToolsByStatus
+from perdure.features.mcp.values import SERVER_NAME_PATTERN, Transport
 from perdure.server.wire.base import MASKED, WireRequest, fields, nulls
 from perdure.server.wire.fields import Items, ItemsByName, JsonObject, McpServerIdIn, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed

@@ -12,25 +12,33 @@ from perdure.core.errors import ExtraMissing, McpUnreachable, PerdureError
 from perdure.core.ids import McpServerId
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.limits import DEFAULT_LIMITS
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.messages import IMAGE_TYPES, Image, ToolStatus
 from perdure.core.ports import CallContext
 from perdure.core.provenance.sources import Source
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.toolbox.mcp.connect import is_installed
-from perdure.toolbox.mcp.errors import McpGone, McpLate
-from perdure.toolbox.mcp.places import leads_inside
-from perdure.toolbox.mcp.session import McpRegistry, Session
+from perdure.features.mcp.connect import is_installed
+from perdure.features.mcp.errors import McpGone, McpLate
+from perdure.features.mcp.session import McpRegistry, Session
+from perdure.features.mcp.units import StoredMcpRegistry
+from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
+
+    from perdure.app import App
 
 IMAGES_MAX = 10
 IMAGE_CHARS_MAX = DEFAULT_LIMITS.image_limit_bytes * 4 // 3
 """The most pictures of a result, and characters of one in base64."""
 RESULT_CHARS_MAX = 1_000_000
 """More text than any tool's own limit allows; the rest is not converted."""
+
+
+def toolbox_of(app: App) -> McpToolbox:
+    """The toolbox of an engine."""
+    registry = StoredMcpRegistry(app.ports.store, app.cipher, clock=app.ports.clock, ids=app.ports.ids)
+    return McpToolbox(registry, timeout_s=app.settings.mcp_timeout_s)
 
 
 class McpToolbox:
@@ -99,10 +107,6 @@ class McpToolbox:
         session.registry = self._registry
         self._sessions[server.id] = session
         return session.listing
-
-    async def leads_inside(self, url: str) -> bool:
-        """Whether a server's address leads to this machine or a private network now. Raises: ValueError: no address."""
-        return await leads_inside(url)
 
     def is_open(self, server_id: McpServerId) -> bool:
         """Whether there is a connection to this server now."""

@@ -11,9 +11,9 @@ import pytest
 from letta_client.types import StreamableHTTPMcpServer
 
 from perdure.testing import calls, says
+from tests.features.mcp.servers import COMMAND, Running, running
 from tests.server.routed import Routed, new_agent, routed
 from tests.support import mcp_raw_server
-from tests.toolbox.mcp.servers import COMMAND, Running, running
 
 CANARY = "canary-61be"
 RAW = mcp_raw_server.__file__

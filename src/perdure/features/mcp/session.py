@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from perdure.core.errors import McpUnreachable
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.incoming.backoff import backoff_s
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.tasks import retrieve_error
-from perdure.toolbox.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
-from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
+from perdure.features.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
+from perdure.features.mcp.errors import McpGone, McpLate, describe_error, secret_values
+from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
 
 if TYPE_CHECKING:
     import anyio

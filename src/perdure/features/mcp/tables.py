@@ -1,4 +1,4 @@
-"""`tx.mcp`: MCP servers and the definitions of their tools."""
+"""`tx.of(Servers)`: MCP servers and the definitions of their tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
+from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, McpTool
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import NounTable, OwnId, next_number
 
@@ -47,7 +47,7 @@ _TOOL = row_format.RowFormat(
 )
 
 
-class Mcp(NounTable[McpServer]):
+class Servers(NounTable[McpServer]):
     _kind, _source, _format = "mcp_server", "mcp_servers", _SERVER
 
     def add(self, server: McpServer) -> McpServer:

@@ -13,13 +13,21 @@ from pydantic import BaseModel, ValidationError
 
 from perdure.core.errors import InvalidInput, SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
-from perdure.core.mcp import McpServer, McpTool, ServerSecrets, check_server, local_name, parse_definition, seal_server
 from perdure.core.secrets import HIDDEN_QUERY, hide_secret, with_secret
-from perdure.domain.secrets import open_server
+from perdure.features.mcp.errors import describe_error
+from perdure.features.mcp.units import open_server
+from perdure.features.mcp.values import (
+    McpServer,
+    McpTool,
+    ServerSecrets,
+    check_server,
+    local_name,
+    parse_definition,
+    seal_server,
+)
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
-from perdure.toolbox.mcp.errors import describe_error
 
 CANARY = "canary-19ac"
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=90) | st.text("ab_-1", min_size=1, max_size=70)

@@ -14,11 +14,11 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
-from perdure.core.mcp import INVALID_ENTRIES_MAX, SERVER_TOOLS_MAX, InvalidEntry
-from perdure.toolbox.mcp.connect import LISTED_MAX, InvalidEntries, filter_listings, read_listing
+from perdure.features.mcp.connect import LISTED_MAX, InvalidEntries, filter_listings, read_listing
+from perdure.features.mcp.values import INVALID_ENTRIES_MAX, SERVER_TOOLS_MAX, InvalidEntry
+from tests.features.mcp.servers import COMMAND
 from tests.support import mcp_raw_server
 from tests.support.library import open_async
-from tests.toolbox.mcp.servers import COMMAND
 
 RAW = mcp_raw_server.__file__
 GOOD: dict[str, Any] = {"name": "good", "description": "Do good.", "inputSchema": {"type": "object"}}

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from perdure.core.errors import McpUnreachable
-from perdure.toolbox.mcp.pinned import PinnedTransport
-from perdure.toolbox.mcp.places import leads_inside, resolve_host
+from perdure.features.mcp.pinned import PinnedTransport
+from perdure.features.mcp.places import leads_inside, resolve_host
+from tests.features.mcp.servers import running
 from tests.support.library import open_async
-from tests.toolbox.mcp.servers import running
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
 from tests.toolbox.web_site import page, serving
 
@@ -160,7 +160,7 @@ async def test_the_first_connection_settles_what_was_registered_before_it_was_as
             database.execute("UPDATE mcp_servers SET config = json_remove(config, '$.private')")
         with monkeypatch.context() as patched:
             if not inside:
-                patched.setattr("perdure.toolbox.mcp.places.nonpublic_range", lambda address: None)
+                patched.setattr("perdure.features.mcp.places.nonpublic_range", lambda address: None)
             async with await open_async(file) as perdure:
                 before = (await perdure.mcp.get("web")).server.private
                 first = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})

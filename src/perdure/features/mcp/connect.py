@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.core.mcp import (
+from perdure.core.secrets import with_secret
+from perdure.features.mcp.errors import describe_error
+from perdure.features.mcp.values import (
     INVALID_ENTRIES_MAX,
     PROTOCOL_HEADERS,
     SERVER_TOOLS_MAX,
@@ -30,8 +32,6 @@ from perdure.core.mcp import (
     ToolListing,
     parse_definition,
 )
-from perdure.core.secrets import with_secret
-from perdure.toolbox.mcp.errors import describe_error
 
 if TYPE_CHECKING:
     import httpx2
@@ -298,7 +298,7 @@ async def connect(
     from mcp import Client
     from mcp.types import Implementation, ToolListChangedNotification
 
-    from perdure.toolbox.mcp.pinned import is_too_large
+    from perdure.features.mcp.pinned import is_too_large
 
     async def on_message(message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -335,7 +335,7 @@ async def _transport(
         return _start_child(server, secrets, tail)
     import httpx2
 
-    from perdure.toolbox.mcp.pinned import PinnedTransport
+    from perdure.features.mcp.pinned import PinnedTransport
 
     url = with_secret(server.url, secrets.query)
     headers = {name: value for name, value in secrets.headers.items() if name.lower() not in PROTOCOL_HEADERS}
@@ -371,7 +371,7 @@ async def _start_child(server: McpServer, secrets: ServerSecrets, tail: StderrTa
     """
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    from perdure.toolbox.mcp.pinned import LINES
+    from perdure.features.mcp.pinned import LINES
 
     parameters = StdioServerParameters(
         command=server.command,

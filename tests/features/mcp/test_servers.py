@@ -18,14 +18,14 @@ import pytest
 from perdure import AsyncPerdure, PerdureError
 from perdure.core.errors import InvalidInput, McpUnreachable, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId
-from perdure.core.mcp import McpServer, ServerSecrets, seal_server, unseal_server
 from perdure.core.messages import ToolResult
 from perdure.core.secrets import with_secret
+from perdure.features.mcp.values import McpServer, ServerSecrets, seal_server, unseal_server
 from perdure.library.agent import AsyncAgent
 from perdure.storage.cipher import AesCipher
 from perdure.testing import FakeClock, calls, says
+from tests.features.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone, warm_command
 from tests.support.library import open_async
-from tests.toolbox.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone, warm_command
 
 CANARY = "canary-7be1"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from perdure.core.errors import McpUnreachable
-from perdure.core.mcp import ServerSecrets
+from perdure.features.mcp.values import ServerSecrets
 
 ERROR_CHARS = 300
 PLACES_MAX = 3

@@ -6,23 +6,15 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import Depends, Path, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
-from perdure.core.mcp import McpServer
-from perdure.core.runs import Callback
 from perdure.core.tools.spec import ToolFilter
-from perdure.domain.mcp import McpChanges, ServerOptions
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.tools.mcp import AsyncMcp
-from perdure.server.access.keys import KeyRing
-from perdure.server.config import ServerConfig
-from perdure.server.errors import UNKNOWN
-from perdure.server.http import Json, Library, Router, json_answer, json_bytes
-from perdure.server.wire.answers import ToolRun
-from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
-from perdure.server.wire.mcp import (
+from perdure.features.mcp.service import AsyncMcp
+from perdure.features.mcp.units import McpChanges, ServerOptions
+from perdure.features.mcp.values import McpServer
+from perdure.features.mcp.wire import (
     Definition,
     McpApproveIn,
     McpConfig,
@@ -41,7 +33,13 @@ from perdure.server.wire.mcp import (
     offers_shape,
     server_shape,
 )
-from perdure.server.wire.mcp import McpServer as WireMcpServer
+from perdure.features.mcp.wire import McpServer as WireMcpServer
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.addresses import Addresses
+from perdure.server.errors import UNKNOWN
+from perdure.server.http import Json, Library, Router, json_answer, json_bytes
+from perdure.server.wire.answers import ToolRun
+from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.tools import Tool as WireTool
 from perdure.server.wire.tools import ToolHit, ToolSearchIn, execution_shape, hit_shape, tool_shape
 
@@ -52,26 +50,10 @@ BY_NAME = "/v1/tools/mcp/servers"
 
 
 class McpGuard:
-    """Checks the MCP servers that clients register. The library and the CLI belong to the admin and have no such check.
+    """Checks the MCP servers that clients register: programs of this machine and private addresses need a setting."""
 
-    Programs of this machine and private addresses need a setting. Without the setting for addresses, private ones are
-    allowed when only this machine reaches the server: it listens on loopback, and has no keys and no further allowed
-    hosts.
-    """
-
-    def __init__(self, library: AsyncPerdure, config: ServerConfig, ring: KeyRing) -> None:
-        settings = library.app.settings
-        self._mcp = library.mcp
-        self._allows_programs = settings.mcp_stdio == "on"
-        self._setting, self._ring = settings.mcp_private, ring
-        self._has_no_hosts = not config.allowed_hosts
-
-    @property
-    def allows_private(self) -> bool:
-        """Whether clients may name addresses on this machine and in private networks."""
-        if self._setting:
-            return self._setting == "on"
-        return self._has_no_hosts and not self._ring.needed
+    def __init__(self, addresses: Addresses, library: Library) -> None:
+        self._allows_private, self._library = addresses.allows_private, library
 
     async def new_options(self, config: McpConfigIn | NamedServerIn) -> ServerOptions:
         """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""
@@ -89,28 +71,18 @@ class McpGuard:
         url = changes.get("url", "")
         return McpChanges(**changes, private=None if url == server.shown_url else await self.private(url))
 
-    def callback(self, url: str | None) -> Callback | None:
-        """A callback to this address, which may be as private as that of an MCP server; None: there is none."""
-        return None if url is None else Callback(url=url, private=self.allows_private)
-
     def _check_transport(self, transport: str | None) -> None:
         """Raises: McpStdioRefused: programs of this machine are not allowed."""
-        if transport == "stdio" and not self._allows_programs:
+        if transport == "stdio" and self._library.app.settings.mcp_stdio != "on":
             raise McpStdioRefused
 
     async def private(self, url: str) -> bool | None:
         """Whether the address may be private; None: where it leads now decides. Raises: McpPrivateRefused."""
-        if self.allows_private or not url:
+        if self._allows_private or not url:
             return None
-        if await self._mcp.leads_inside(url):
+        if await self._library.mcp.leads_inside(url):
             raise McpPrivateRefused
         return False
-
-
-def _guard(request: Request) -> McpGuard:
-    """The checks of this server."""
-    guard: McpGuard = request.app.state.mcp_guard
-    return guard
 
 
 async def _server_by_name(
@@ -120,7 +92,7 @@ async def _server_by_name(
     return await library.mcp.get_by_name(mcp_server_name)
 
 
-Guard = Annotated[McpGuard, Depends(_guard)]
+Guard = Annotated[McpGuard, Depends()]
 NamedServer = Annotated[McpServer, Depends(_server_by_name)]
 ToolName = Annotated[str, Path(description="What the server calls the tool, or what agents do.")]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import InvalidInput
+from perdure.features.mcp.routes import McpGuard
+from perdure.features.mcp.wire import McpServerIn
 from perdure.server.config import ServerConfig
-from perdure.server.routes.mcp_servers import McpGuard
-from perdure.server.wire.mcp import McpServerIn
 from perdure.settings import Settings
+from tests.features.mcp.servers import Running, running
 from tests.server.routed import Routed, routed
-from tests.toolbox.mcp.servers import Running, running
 
 BASE = "/v1/tools/mcp/servers"
 SHARED = ServerConfig(api_key="shared-key-71")
@@ -79,7 +79,7 @@ async def test_what_others_register_is_one_outside() -> None:
 
         assert changed["server_url"] == "https://93.184.216.34/mcp"
         assert not (await server.library.mcp.get("ours")).server.private
-        guard = McpGuard(server.library, SHARED, server.app.state.gate.ring)
+        guard = McpGuard(server.app.state.address_guard, server.library)
         body = McpServerIn.model_validate({"server_name": "web", "config": {"server_url": "https://93.184.216.34/"}})
         assert (await guard.new_options(body.config))["private"] is False
 
