@@ -61,13 +61,6 @@ class StoreFeatures:
         return Groups(self._portal, self._inner.groups)
 
     @property
-    def companions(self) -> Companion:
-        """The companion of one agent. Every method raises NotFound when the agent is gone."""
-        from perdure.features.groups.sync_companion_service import Companion
-
-        return Companion(self._portal, self._inner.companions)
-
-    @property
     def mcp(self) -> Mcp:
         """The MCP servers of the store. A server is named by its name or id."""
         from perdure.features.mcp.sync_service import Mcp
