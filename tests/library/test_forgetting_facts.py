@@ -11,7 +11,8 @@ import pytest
 from perdure import Agent, Perdure
 from perdure.core.ids import EpisodeId, GraphId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
-from perdure.domain.facts.copies import copy_facts
+from perdure.domain.agents.copies import HeldRows
+from perdure.features.facts.copies import copy_facts
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.library.test_forgetting import bytes_left
@@ -104,7 +105,7 @@ def test_facts_that_were_forgotten_are_in_no_copy_of_the_graph(agent: tuple[Agen
     tea = ada.facts.add("Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
     ada.facts.delete(tea.fact.id)
     ada.forget(SECRET)
-    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, [], []))
+    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, HeldRows({}, {})))
 
     assert "Ada likes tea." in [one.text for one in copy.facts]
     assert not any(SECRET in one.text for one in copy.facts)

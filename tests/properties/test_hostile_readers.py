@@ -24,12 +24,12 @@ from perdure.converters.limits import Limits
 from perdure.converters.plain import json_in_lines, plain_document
 from perdure.converters.tables import csv_to_markdown
 from perdure.core.documents import Document
-from perdure.core.facts.credentials import holds_credential, without_credentials
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.provenance.sources import parse_source
 from perdure.core.secrets import SecretMask
+from perdure.core.text.credentials import holds_credential, without_credentials
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff

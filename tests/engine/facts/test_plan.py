@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.facts.credentials import HIDDEN
 from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
+from perdure.core.text.credentials import HIDDEN
 from perdure.engine.facts.plan import FACTS_MAX, plan_extraction
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.facts.credentials import HIDDEN
 from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, FactType, Schema, Turn
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
+from perdure.core.text.credentials import HIDDEN
 from perdure.engine.facts.plan import Plan, plan_extraction
 from perdure.engine.facts.times import parse_time
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.errors import PerdureError
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER, Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import Entity
 from perdure.core.provenance.sources import TRUSTED
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.dates import spans
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments

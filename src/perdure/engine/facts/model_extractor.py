@@ -12,7 +12,6 @@ from typing import Any
 
 from perdure.context.prompts import extraction_prompt
 from perdure.core.errors import ModelReplyEmpty, ModelTimeout
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import (
     NO_ANSWER,
     USER,
@@ -26,6 +25,7 @@ from perdure.core.facts.extraction import (
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import name_key
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.loose_json import read_objects

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import get_args
 
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import RELATION, Fact, FactRule
 from perdure.core.provenance.sources import TRUSTED, TrustLabel
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, valid_entities

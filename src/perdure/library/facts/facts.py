@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import (
     RELATION,
@@ -23,6 +22,7 @@ from perdure.core.facts.values import (
 )
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
 from perdure.domain.facts.batches import count_waiting
 from perdure.domain.facts.documents import document_kind

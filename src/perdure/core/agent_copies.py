@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.core.facts.values import Entity, Episode, Fact, FactRule
+from perdure.core.forgetting.redaction import Redactor
 from perdure.core.messages import Waits
 from perdure.core.passages import Passage
 
@@ -19,26 +19,6 @@ class BlockValue:
     value: str
     by: Literal["agent", "user", "system"]
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactsCopy:
-    """What a graph knows: versions of facts in order, also of deleted and corrected ones.
-
-    Attributes:
-        episodes: `message_seq` is the place among the turns that the file holds.
-        sources: (first number of a fact, number of an episode that supports it).
-        settings: of the graph.
-        passages_read: how many were extracted.
-    """
-
-    entities: Sequence[Entity] = ()
-    facts: Sequence[Fact] = ()
-    episodes: Sequence[Episode] = ()
-    sources: Sequence[tuple[int, int]] = ()
-    rules: Sequence[FactRule] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    passages_read: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +38,7 @@ class ConversationCopy:
         blocks: label -> what it sees in place of the agent's block; None: it sees none.
         messages: as the file has those of the agent, which are of the first conversation; that one has none here.
         open_calls: of its last answer, by their ids; empty: it waits for nobody.
-        turns_read: how many facts were extracted from.
+        turns_read: how many of its turns were read in the background.
     """
 
     summary: str | None = None
@@ -75,7 +55,7 @@ class ConversationCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCopy:
-    """An agent's own settings, conversations, facts, passages, and what its blocks held before.
+    """An agent's own settings, conversations, passages, and what its blocks held before.
 
     Attributes:
         block_values: label -> the values of a block, oldest first, with the one that it has.
@@ -86,7 +66,30 @@ class AgentCopy:
     settings: Mapping[str, Any] = field(default_factory=dict)
     follows_default: bool = False
     conversations: Sequence[ConversationCopy] = (ConversationCopy(),)
-    facts: FactsCopy = FactsCopy()
     passages: Sequence[Passage] = ()
     block_values: Mapping[str, Sequence[BlockValue]] = field(default_factory=dict)
     parts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class HiddenText:
+    """A text that an agent has forgotten, and when; the rows of a file are to read as if it had been erased."""
+
+    def __init__(self, text: str, at: datetime) -> None:
+        self.redactor, self._at = Redactor(text), at
+
+    def redact(
+        self,
+        rows: Sequence[dict[str, Any]],
+        fields: Sequence[str],
+        which: Callable[[Mapping[str, Any]], bool] = lambda row: True,
+    ) -> None:
+        """Replace it in these fields of rows; a list of names has each once."""
+        for row in filter(which, rows):
+            texts = {name: row[name] for name in fields if row.get(name) is not None}
+            for name, after in self.redactor.redact_fields(texts).items():
+                if after != row[name]:
+                    row[name] = list(dict.fromkeys(after)) if name in ("tags", "aliases") else after
+
+    def is_old(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row was written before; then its text was not said anew."""
+        return datetime.fromisoformat(row["created_at"]) <= self._at

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from perdure.core.agent_copies import HiddenText
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.copies import FactsCopy
-from perdure.core.facts.values import Episode
+from perdure.core.facts.values import Entity, Episode, Fact, FactRule
+from perdure.core.forgetting.redaction import NO_RELATION
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
+from perdure.domain.agents.copies import CopyPart, HeldRows
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import check_fact, check_scope, entity_text, graph_of_agent
 from perdure.domain.facts.settings import check_graph_settings
@@ -22,8 +24,35 @@ T = TypeVar("T")
 _ALL = 1_000_000
 
 
-def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Sequence[Passage]) -> FactsCopy:
-    """Return what an agent's graph knows, with the places of its sources among these turns and passages."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsCopy:
+    """What a graph knows: versions of facts in order, also of deleted and corrected ones.
+
+    Attributes:
+        episodes: `message_seq` is the place among the turns that the file holds.
+        sources: (first number of a fact, number of an episode that supports it).
+        settings: of the graph.
+        passages_read: how many were extracted.
+    """
+
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    episodes: Sequence[Episode] = ()
+    sources: Sequence[tuple[int, int]] = ()
+    rules: Sequence[FactRule] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    passages_read: int = 0
+
+
+def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message]) -> int:
+    """Return how many of these turns facts were extracted from."""
+    last_read = tx.episodes.last_seq(agent_id, conversation_seq)
+    return sum(one.seq <= last_read for one in turns)
+
+
+def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
+    """Return what an agent's graph knows, with the places of its sources among the turns and passages of a file."""
+    turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
     passages_read = sum(one.seq <= tx.episodes.last_seq(agent_id, -1 - number) for one in passages) if passages else 0
     if (graph := tx.graphs.find_by_agent(agent_id)) is None:
@@ -59,25 +88,20 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
     )
 
 
-def restore_facts(
-    tx: Tx,
-    agent_id: AgentId,
-    copy: FactsCopy,
-    turns: Sequence[Message],
-    passages: Mapping[str, Passage],
-    *,
-    ids: Ids,
-    at: datetime,
-) -> None:
-    """Give a new agent these facts, as they were believed, changed and deleted; `passages`: by their ids in the file.
+def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, ids: Ids, at: datetime) -> Sequence[str]:
+    """Give a new agent these facts, as they were believed, changed and deleted; none is left out.
 
     Raises: InvalidInput: they don't fit together; TooMany: a scope is too large.
     """
+    turns, passages = [one for of_line in rows.turns.values() for one in of_line], rows.passages
+    for seq, count in rows.turns_read.items():
+        if (of_line := rows.turns[seq]) and count > 0:
+            tx.episodes.put_last_seq(agent_id, seq, of_line[min(count, len(of_line)) - 1].seq, at=at)
     if passages and copy.passages_read > 0:
         last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
         tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
     if not (copy.entities or copy.rules or copy.settings):
-        return
+        return ()
     for scope in (one.scope for some in (copy.episodes, copy.facts) for one in some):
         check_scope(tx, scope)
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
@@ -126,6 +150,29 @@ def restore_facts(
     pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]
     tx.facts.add_sources(graph.id, pairs)
     Changes(added=believed).update_communities(tx, graph, at=at)
+    return ()
+
+
+def hide_in_facts(facts: dict[str, Any], text: HiddenText) -> None:
+    """Take a text out of the facts of a file, but where it was said again since."""
+    # Forgetting writes a last version itself, so what counts is when a fact was first believed.
+    old = {one["first_seq"] for one in facts["facts"] if one["seq"] == one["first_seq"] and text.is_old(one)}
+    again = [one for one in facts["facts"] if one["first_seq"] not in old and text.redactor.finds(one["text"])]
+    named = {one[end] for one in again if one["expired_at"] is None for end in ("subject", "object")}
+    facts["settings"] = text.redactor.redact_choices(facts["settings"])
+    text.redact(facts["facts"], ("scope", "origin"), text.is_old)
+    text.redact(facts["episodes"], ("text", "scope"), text.is_old)
+    text.redact(facts["rules"], ("text", "entity_name"), text.is_old)
+    past = [one for one in facts["facts"] if one["expired_at"] is not None]
+    text.redact(past, ("text",), lambda one: one["first_seq"] in old)
+    unnamed = [one for one in facts["entities"] if one["seq"] not in named]
+    text.redact(unnamed, ("name", "summary", "aliases", "attributes"), text.is_old)
+    for one in (*facts["facts"], *facts["rules"]):
+        if (one.get("first_seq") in old or text.is_old(one)) and text.redactor.finds(one["relation"]):
+            one["relation"] = NO_RELATION
+
+
+FACTS = CopyPart(name="facts", kind=FactsCopy, hide=hide_in_facts, copy=copy_facts, restore=restore_facts)
 
 
 def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
