@@ -65,6 +65,8 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.facts.fading.policy import TidyItem
+    from perdure.features.facts.service import FactHistory
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
@@ -127,6 +129,8 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.facts.fading.policy": ("TidyItem",),
+    "features.facts.service": ("FactHistory",),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (

@@ -45,15 +45,15 @@ from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.known import names_in as entities_in
 from perdure.domain.files.chunking import chunks
 from perdure.domain.files.document_outline import outline_of_lines
-from perdure.domain.forgetting import count_words
 from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
-from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.facts.extraction.model_extractor import parse_extraction
+from perdure.features.facts.extraction.patterns import statements_in_document
+from perdure.features.facts.fading.policy import count_words
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
-from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
 from perdure.providers.extractive.model import words_of_user

@@ -10,7 +10,7 @@ import pytest
 from perdure.core.facts.extraction import Batch, Turn
 from perdure.core.facts.values import Entity
 from perdure.core.ids import EntityId, GraphId
-from perdure.providers.extractive.extractor import PatternExtractor
+from perdure.features.facts.extraction.patterns import PatternExtractor
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FACTS = {

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.ids import FactId
 from perdure.domain.facts.graphs import graph_of_agent
-from perdure.library.facts.facts import NewFactFields
+from perdure.features.facts.service import NewFactFields
 from perdure.storage.tx import Tx
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 from tests.ui.test_pages import HOSTILE

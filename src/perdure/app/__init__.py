@@ -21,7 +21,6 @@ from typing import Any, Protocol, TypeVar
 from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
-from perdure.app.models import extractors_of as extractors_of
 from perdure.app.models import model_registry as model_registry
 from perdure.app.models import own_models as own_models
 from perdure.app.parts import KEY_FILE as KEY_FILE
@@ -204,6 +203,11 @@ class App:
         return found
 
     @property
+    def _own_services(self) -> Sequence[Service]:
+        """Those that don't go on until the last run has ended."""
+        return [one for one in self.services.values() if not any(one is part for part in self.runner.after_runs.parts)]
+
+    @property
     def choice(self) -> Choice:
         """The default model; at first the one that is known without a network."""
         return self.models.choice
@@ -255,14 +259,14 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in (*self.services.values(), self.files, self.groups, self.companions):
+        for part in (*self._own_services, self.files, self.groups, self.companions):
             await part.close()
         await self.runner.drain(within_s)
 
     async def close(self) -> None:
         """Stop all parts in order."""
         await self.providers.close()
-        for service in self.services.values():
+        for service in self._own_services:
             await service.close()
         await self.files.close()
         await self.groups.close()
@@ -418,7 +422,6 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
         settings=engine_settings(settings),
         cipher=shared.cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
-        find_extractor=extractors_of(settings, registry, telemetry),
         background=Background(settings.background, shared.foreground),
         telemetry=telemetry,
         engine_calls=EngineCalls(shared.engines),

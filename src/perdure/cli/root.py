@@ -36,11 +36,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
     "source": (("memory",), "List, show or revert what memory came from."),
-    "fact": (
-        ("facts",),
-        "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
-        " profile, timeline, context, communities, entities, pause, resume, settings.",
-    ),
     "group": (("groups",), "List, show, create, update, cancel, reset, delete; send."),
     "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),

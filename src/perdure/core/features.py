@@ -52,6 +52,22 @@ class TableUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetting:
+    """A setting of agents that a feature reads.
+
+    Args:
+        check: checks it in all settings of an agent; raises InvalidInput.
+        of_companions: what agents have that tidy the memory of others; None: nothing.
+        keeps_empty, keeps_false: whether an empty object, or false, is a value of its own, and does not remove it.
+    """
+
+    check: str
+    of_companions: Any = None
+    keeps_empty: bool = False
+    keeps_false: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -60,6 +76,10 @@ class Feature:
         nouns: noun of the command line -> its commands.
         verbs: command of every day -> where it stands.
         routes: modules with a `router` of the HTTP API.
+        pages: modules with `pages` of the dashboard.
+        tabs: name of a tab of an agent's pages -> the page below the agent's.
+        slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
+        settings: settings of agents.
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
             as `core/tools/engine_tools.toml` does.
@@ -79,6 +99,10 @@ class Feature:
     nouns: Mapping[str, Noun] = field(default_factory=dict)
     verbs: Mapping[str, Noun] = field(default_factory=dict)
     routes: Sequence[str] = ()
+    pages: Sequence[str] = ()
+    tabs: Mapping[str, str] = field(default_factory=dict)
+    slashes: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     models: str = ""
@@ -124,6 +148,18 @@ def find_features() -> Sequence[Feature]:
         found[ready[0].name] = ready[0]
         waiting.remove(ready[0])
     return [*found.values()]
+
+
+@functools.cache
+def agent_settings() -> Mapping[str, AgentSetting]:
+    """The settings of agents that features read."""
+    return {name: setting for feature in find_features() for name, setting in feature.settings.items()}
+
+
+@functools.cache
+def setting_checks() -> Sequence[Callable[[Mapping[str, Any]], object]]:
+    """What checks them."""
+    return [feature.load(setting.check) for feature in find_features() for setting in feature.settings.values()]
 
 
 def feature_tables() -> Sequence[TableUse]:

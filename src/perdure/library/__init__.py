@@ -13,13 +13,11 @@ from perdure.context.window.overview import ContextOverview
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.domain.forgetting import TidyItem
 from perdure.domain.mcp import ToolsByStatus
 from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
-from perdure.library.facts.facts import FactHistory
 from perdure.library.folders import AsyncFolder
 from perdure.library.groups.groups import AsyncGroup
 from perdure.library.groups.replies import GroupReply, SpeakerReply
@@ -52,7 +50,6 @@ __all__ = [
     "ContextOverview",
     "CostLedger",
     "Explanation",
-    "FactHistory",
     "FactHit",
     "FactOrigin",
     "Folder",
@@ -75,7 +72,6 @@ __all__ = [
     "Settings",
     "SpeakerReply",
     "StepInfo",
-    "TidyItem",
     "ToolHit",
     "ToolsByStatus",
     "TranscriptEntry",

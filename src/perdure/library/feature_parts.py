@@ -6,12 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from typing import Any
 
     from perdure.app import App
+    from perdure.core.facts.values import FactEvent, Profile
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.facts.service import AsyncFacts
     from perdure.features.schedules.service import AsyncSchedules
 
 
@@ -19,6 +22,13 @@ class AsyncStoreFeatures:
     """What features add to a store."""
 
     _app: App
+
+    @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -35,11 +45,53 @@ class AsyncAgentFeatures:
     _agent_id: Any
 
     @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app, self._agent_id)
+
+    @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of an agent, or of all."""
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app, self._agent_id)
+
+    async def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).profile(budget_tokens=budget_tokens, user=user)
+
+    async def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).timeline(
+            since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags
+        )
 
     async def notify(
         self,

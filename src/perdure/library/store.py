@@ -7,11 +7,10 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId, GroupId
+from perdure.core.ids import AgentId, ArchiveId, FolderId, GroupId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
-from perdure.library.facts.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById
@@ -42,7 +41,6 @@ class StoreParts:
         self.approvals = AsyncApproval(app)
         self.companions = AsyncCompanion(app)
         self.conversations = AsyncConversations(app)
-        self.facts = AsyncFacts(app)
         self.handles = ModelHandles(app)
         self.identities = AllIdentities(app)
         self.jobs = Jobs(app)
@@ -72,10 +70,6 @@ class StoreParts:
     def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
         """The passages of an archive or agent; what is changed by this can't be undone."""
         return AsyncPassages(self._app, owner_id)
-
-    def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
-        """The facts of an agent or a graph, which is not looked up."""
-        return AsyncFacts(self._app, owner)
 
     def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
         """The folder of this id."""

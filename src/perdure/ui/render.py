@@ -211,6 +211,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     return made
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from perdure.core.features import find_features
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
     access,
@@ -19,7 +20,6 @@ from perdure.ui.pages import (
     connections,
     context,
     data,
-    facts,
     groups,
     home,
     memory,
@@ -32,7 +32,8 @@ from perdure.ui.render import HEADERS, Notice, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, changes, chat, context, memory, facts, sources, tools, groups, runs, search, connections, data, access)
+PAGES = (home, changes, chat, context, memory, sources, tools, groups, runs, search, connections, data, access)
+PAGES += tuple(feature.load(module) for feature in find_features() for module in feature.pages)
 
 
 def build_routes() -> list[BaseRoute]:

@@ -14,9 +14,9 @@ from perdure import Agent, AsyncPerdure, FactHit, InvalidInput, Perdure, Setting
 from perdure.context.request.assemble import parse_recalled
 from perdure.core.facts.values import Fact
 from perdure.core.ids import FactId, GraphId
-from perdure.domain.facts.forgetting import duplicates, score
-from perdure.domain.facts.settings import Forgetting
-from perdure.engine.facts.forgetting import ForgettingWork
+from perdure.features.facts.fading.facts import duplicates, score
+from perdure.features.facts.fading.passes import ForgettingWork
+from perdure.features.facts.settings import Forgetting
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
 from tests.support.library import open_sync

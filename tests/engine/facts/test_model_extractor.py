@@ -16,7 +16,7 @@ from perdure.core.facts.extraction import Batch, FactType, Schema, Turn
 from perdure.core.facts.values import Entity
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.engine.facts.model_extractor import ModelExtractor, parse_extraction
+from perdure.features.facts.extraction.model_extractor import ModelExtractor, parse_extraction
 from perdure.testing.scripted_model import ScriptedModel, says
 
 TURN = Turn(

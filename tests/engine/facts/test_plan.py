@@ -12,7 +12,7 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact,
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
-from perdure.engine.facts.plan import FACTS_MAX, plan_extraction
+from perdure.features.facts.extraction.plan import FACTS_MAX, plan_extraction
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 GRAPH = GraphId("graph-1")

@@ -13,8 +13,8 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact,
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
-from perdure.engine.facts.plan import Plan, plan_extraction
-from perdure.engine.facts.times import parse_time
+from perdure.features.facts.extraction.plan import Plan, plan_extraction
+from perdure.features.facts.extraction.times import parse_time
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 GRAPH = GraphId("graph-1")

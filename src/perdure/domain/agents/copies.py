@@ -39,7 +39,7 @@ class HeldRows:
     turns_read: Mapping[int, int] = field(default_factory=dict)
 
 
-count_read = Point[[Tx, AgentId, int, Sequence[Message]], int]("turns_read")
+TURNS_READ: Point[[Tx, AgentId, int, Sequence[Message]], int] = Point("turns_read")
 """How many of these turns of a conversation a feature has read in the background."""
 
 
@@ -144,7 +144,7 @@ def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Mess
             for call in row.calls
             if call.call_id not in answered
         },
-        turns_read=max(count_read(tx, agent_id, seq, turns), default=0),
+        turns_read=max(TURNS_READ(tx, agent_id, seq, turns), default=0),
     )
 
 

@@ -12,6 +12,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, Gu
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
+from perdure.core.features import agent_settings, setting_checks
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import check_zone
@@ -34,7 +35,6 @@ from perdure.domain.agents.options import (
 )
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, read_object
 from perdure.storage.tx import Tx
@@ -58,7 +58,6 @@ CONTEXT_WINDOW_TOKENS_MIN = 1_000
 
 _SETTINGS = (
     *AUTOMATIC_SETTINGS,
-    FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
     COMPANION,
@@ -74,6 +73,7 @@ _SETTINGS = (
     TOOL_OUTPUT,
     "tool_rules",
     UNTRUSTED_WRITES,
+    *agent_settings(),
 )
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
@@ -230,7 +230,8 @@ def _check_agent(
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_profile(agent.settings)
-    check_agent_facts(agent.settings)
+    for check in setting_checks():
+        check(agent.settings)
     check_compaction(agent.settings)
     check_summaries(agent.settings)
     check_tool_output(agent.settings)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from perdure.core.facts.extraction import Batch
 from perdure.core.facts.values import Entity, Fact, FactFilter, Graph
 from perdure.core.text.words import stems
-from perdure.domain.facts.settings import load_graph_settings
+from perdure.features.facts.settings import load_graph_settings
 from perdure.storage.tx import Tx
 
 NAME_WORDS = 4

@@ -11,7 +11,7 @@ from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import TRUSTED
-from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
+from perdure.features.facts.settings import load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
 SLOTS: Final[Mapping[str, tuple[str, ...]]] = {

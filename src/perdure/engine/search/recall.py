@@ -23,11 +23,11 @@ from perdure.core.ids import FactId, PassageId
 from perdure.core.messages import Draft, Message, MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
-from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.run.prefixes import current_prefix
 from perdure.engine.run.rows import decode_drafts
+from perdure.features.facts.settings import load_agent_facts
 from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
 

@@ -17,7 +17,7 @@ from perdure.core.passages import Passage
 from perdure.domain.agents.copies import CopyPart, HeldRows
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import check_fact, check_scope, entity_text, graph_of_agent
-from perdure.domain.facts.settings import check_graph_settings
+from perdure.features.facts.settings import check_graph_settings
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature
+from perdure.core.features import AgentSetting, Feature, Noun
 
-FEATURE = Feature(name="facts", copies="copies:FACTS", points={"turns_read": "copies:count_turns_read"})
+FEATURE = Feature(
+    name="facts",
+    nouns={
+        "fact": Noun(
+            modules=("commands",),
+            help="List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
+            " profile, timeline, context, communities, entities, pause, resume, settings.",
+        )
+    },
+    routes=("routes",),
+    pages=("pages",),
+    tabs={"facts": "/facts"},
+    slashes={"/facts [TEXT]": "cli_views:show_facts"},
+    settings={
+        "facts": AgentSetting(
+            check="settings:check_agent_facts", of_companions={"capture": "off"}, keeps_empty=True, keeps_false=True
+        )
+    },
+    parts={"facts": "service:AsyncFacts"},
+    agent_parts={"profile": "views:AsyncFactViews.profile", "timeline": "views:AsyncFactViews.timeline"},
+    services=("extraction.worker:Extractions",),
+    copies="copies:FACTS",
+    points={
+        "turns_read": "copies:count_turns_read",
+        "found_by_words": "cli_views:search_facts",
+        "page_changes": "pages:watch_graph",
+    },
+)

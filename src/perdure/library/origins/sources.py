@@ -107,7 +107,7 @@ class AsyncSources(AsyncPart):
     ) -> RevertResult:
         result = await revert(self._ports, self._id, writes, title=title, author=author or outside(), dry_run=dry_run)
         if not dry_run:
-            self._ports.waiting.note((self._id, 0))
+            self._ports.unread.note((self._id, 0))
         return result
 
 

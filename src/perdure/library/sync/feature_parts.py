@@ -6,11 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from typing import Any
 
+    from perdure.core.facts.values import FactEvent, Profile
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.facts.sync_service import Facts
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -21,6 +24,13 @@ class StoreFeatures:
 
     _portal: Portal
     _inner: AsyncStoreFeatures
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.sync_service import Facts
+
+        return Facts(self._portal, self._inner.facts)
 
     @property
     def schedules(self) -> Schedules:
@@ -37,11 +47,49 @@ class AgentFeatures:
     _inner: AsyncAgentFeatures
 
     @property
+    def facts(self) -> Facts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.sync_service import Facts
+
+        return Facts(self._portal, self._inner.facts)
+
+    @property
     def schedules(self) -> Schedules:
         """The schedules of an agent, or of all."""
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
+
+    def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
+        return self._portal.run(
+            self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags)
+        )
 
     def notify(
         self,

@@ -14,6 +14,7 @@ from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
+from perdure.core.features import agent_settings
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
@@ -25,7 +26,6 @@ from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS, TO
 from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
@@ -96,12 +96,14 @@ _UNSUPPORTED: Mapping[str, str] = {
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
-    *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+    *(*AUTOMATIC_SETTINGS, *agent_settings(), GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
     *PROFILE_SETTINGS,
 )
 """Settings that answers hold where they are set. What is empty or false removes one, but for these."""
-_KEPT_EMPTY = frozenset({*AUTOMATIC_SETTINGS, FACT_SETTINGS, TOOL_OUTPUT})
-_KEPT_FALSE = frozenset({AutoRecall.name, FACT_SETTINGS, GUARDS})
+_KEPT_EMPTY = frozenset(
+    {*AUTOMATIC_SETTINGS, TOOL_OUTPUT, *(name for name, one in agent_settings().items() if one.keeps_empty)}
+)
+_KEPT_FALSE = frozenset({AutoRecall.name, GUARDS, *(name for name, one in agent_settings().items() if one.keeps_false)})
 
 
 class SecretIn(WireRequest):

@@ -40,12 +40,12 @@ from perdure.domain.facts.graphs import (
     store_entities,
     zone_of,
 )
-from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
-from perdure.engine.facts.extract import extract_due, extract_texts
-from perdure.engine.ports import extract_nothing
+from perdure.features.facts.episodes import AsyncEpisodes
+from perdure.features.facts.extraction.extract import extract_due, extract_texts
+from perdure.features.facts.extraction.extractors import extract_nothing
+from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
+from perdure.features.facts.views import FactConditions, Owner, entity_seqs, fact_filter, find_graph, with_entities
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
-from perdure.library.facts.episodes import AsyncEpisodes
-from perdure.library.facts.views import FactConditions, entity_seqs, fact_filter, find_graph, with_entities
 from perdure.library.parts import reads, writes
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
@@ -420,6 +420,10 @@ class AsyncFacts(AsyncEpisodes):
         """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
         whose = self._owner if fact_id is None else tx.facts.get(fact_id).graph_id
         return zone_of(tx, whose, self._ports.settings.timezone)
+
+    def of(self, owner: Owner) -> AsyncFacts:
+        """The facts of an agent or a graph, which is not looked up."""
+        return AsyncFacts(self._app, owner)
 
     def _graph(self, tx: Tx) -> Graph:
         """Return the graph; an agent without one gets one. Raises: NotFound."""

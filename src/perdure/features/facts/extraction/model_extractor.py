@@ -33,7 +33,7 @@ from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import local
 from perdure.domain.facts.batches import CONTEXT_TURNS
 from perdure.domain.facts.graphs import ALIASES_MAX
-from perdure.engine.facts.grounds import Said
+from perdure.features.facts.extraction.grounds import Said
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")

@@ -11,11 +11,11 @@ from perdure.core.errors import PerdureError, StoreError
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.core.passages import Archive
-from perdure.domain.archives import forgetting as of_passages
-from perdure.domain.facts import forgetting as of_facts
-from perdure.domain.facts.settings import Forgetting, load_agent_facts
-from perdure.domain.forgetting import Memory, TidyItem
 from perdure.engine.ports import Ports
+from perdure.features.facts.fading import facts as of_facts
+from perdure.features.facts.fading import passages as of_passages
+from perdure.features.facts.fading.policy import Memory, TidyItem
+from perdure.features.facts.settings import Forgetting, load_agent_facts
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

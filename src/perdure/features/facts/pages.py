@@ -26,17 +26,17 @@ from perdure.core.facts.values import (
     Graph,
     Profile,
 )
-from perdure.core.ids import EntityId, FactId, PassageId, is_id
+from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.facts.profile import TEXT_RELATION
-from perdure.domain.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
+from perdure.features.facts.service import NewFactFields
+from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
+from perdure.features.facts.views import FactConditions
 from perdure.library.checks import Page
-from perdure.library.facts.facts import NewFactFields
-from perdure.library.facts.views import FactConditions
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.search import period
 from perdure.search.hits import FactHit, Why
@@ -75,6 +75,12 @@ SIGNALS: Mapping[str, str] = {
 """A part of a score -> what it stands for."""
 
 pages = Pages()
+
+
+async def watch_graph(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[str, int]]:
+    """The agent's graph with its version, if it has one."""
+    graph = await library.agent_of(agent_id).facts.find_graph()
+    return [] if graph is None else [(graph.id, graph.version)]
 
 
 @pages.get("/agents/{agent_id}/facts", "facts/list.html")
@@ -337,10 +343,10 @@ STATE_NOTICES: Mapping[FactState, str] = {
 async def add_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Add a fact by hand."""
     form = await form_of(request)
-    home = await library.facts_of(agent_id_of(request)).timezone()
+    home = await library.facts.of(agent_id_of(request)).timezone()
     since, until = (parse_time(form.get(name), timezone=home) for name in ("since", "until"))
     times: NewFactFields = {} if since is None and until is None else {"valid_at": since, "invalid_at": until}
-    hit = await library.facts_of(agent_id_of(request)).add_fact(
+    hit = await library.facts.of(agent_id_of(request)).add_fact(
         field_of(form, "text"),
         subject=form.get("subject", ""),
         relation=as_relation(form.get("relation", "")) or "REMEMBERS",
@@ -407,7 +413,7 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Say what must not be remembered."""
     form = await form_of(request)
     relation = as_relation(form.get("relation", "")) or None
-    rule = await library.facts_of(agent_id_of(request)).add_rule(
+    rule = await library.facts.of(agent_id_of(request)).add_rule(
         text=form.get("text", ""), relation=relation, entity=form.get("entity", "").strip() or None
     )
     return _notice(request, "The rule holds from now on.", "rules", str(rule.seq), "delete")
@@ -449,7 +455,7 @@ async def set_capture(request: Request, library: AsyncPerdure) -> Notice:
 async def pause(request: Request, library: AsyncPerdure) -> Notice:
     """Let extraction wait, or go on."""
     paused = (await form_of(request)).get("paused") == "yes"
-    await library.facts_of(agent_id_of(request)).change_settings({"paused": paused})
+    await library.facts.of(agent_id_of(request)).change_settings({"paused": paused})
     text = "Extraction waits. What is said meanwhile is read when you resume." if paused else "Extraction goes on."
     return _notice(request, text, "pause", paused="" if paused else "yes")
 

@@ -14,8 +14,8 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import Entity, Graph
 from perdure.core.text.forms import name_key
 from perdure.domain.facts.graphs import type_fits
-from perdure.engine.facts.entities import ENTITIES_MAX, is_said, names_of
 from perdure.engine.ports import Ports
+from perdure.features.facts.extraction.entities import ENTITIES_MAX, is_said, names_of
 from perdure.storage.tx import Tx
 
 # Measured with the local model on 48 pairs of names: from 0.94 on all are the same (`Oslo University` and

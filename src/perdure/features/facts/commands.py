@@ -17,8 +17,8 @@ if for_work(__name__):
 
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.memory import show_origin
-    from perdure.cli.views.facts import day, entity_shape, fact_shape, fact_view, facts_view, rule_shape
     from perdure.cli.views.json import fields, score_shape
+    from perdure.cli.views.origins import day
     from perdure.cli.views.text import settings_view
     from perdure.cli.views.view import View, fold, new_table, plural, short_id, visible
     from perdure.cli.work import confirm, get_agent, read_pairs, read_value
@@ -28,9 +28,10 @@ if for_work(__name__):
     from perdure.core.provenance.sources import TrustLabel
     from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.graphs import FactFields
-    from perdure.domain.facts.settings import load_graph_settings
-    from perdure.domain.forgetting import Memory, kind_of
-    from perdure.library.facts.views import FactConditions
+    from perdure.features.facts.cli_views import entity_shape, fact_shape, fact_view, facts_view, rule_shape
+    from perdure.features.facts.fading.policy import Memory, kind_of
+    from perdure.features.facts.settings import load_graph_settings
+    from perdure.features.facts.views import FactConditions
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.search import period
     from perdure.search.query import parse_time

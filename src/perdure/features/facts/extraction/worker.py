@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
 
+from perdure.app import App
+from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
-from perdure.core.messages import Message
-from perdure.domain.facts.settings import load_agent_facts
 from perdure.domain.facts.turns import is_turn
-from perdure.engine.facts.extract import extract_due, extract_singly
-from perdure.engine.facts.forgetting import ForgettingWork
-from perdure.engine.facts.waiting import TRIES, LineBacklog
-from perdure.engine.ports import Ports, extract_nothing
-from perdure.engine.run.log import Line
-from perdure.engine.workers.background import LineWorker, Pauses, PutBack
+from perdure.engine.run.log import Line, RunLog
+from perdure.engine.workers.background import LineWorker, PutBack
+from perdure.engine.workers.worker import Worker
+from perdure.features.facts.extraction.extract import extract_due, extract_singly
+from perdure.features.facts.extraction.extractors import FactPorts, extract_nothing
+from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
+from perdure.features.facts.fading.passes import ForgettingWork
+from perdure.features.facts.settings import load_agent_facts
 
 log = logging.getLogger(__name__)
 
@@ -33,33 +33,42 @@ LEFT_MESSAGES = 1_000
 class Extractions:
     """The extractions of one process."""
 
-    def __init__(self, ports: Ports, pauses: Pauses) -> None:
-        self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
+    def __init__(self, app: App) -> None:
+        self.ports = ports = FactPorts.of(app)
+        self._waiting, self._pauses = ports.waiting, app.runner.pauses
         self._worker = LineWorker("facts", self._work)
         self._forgetting = ForgettingWork(ports)
         self._tidying = LineWorker("fading", self._forgetting.tidy_due)
+        self._left = Worker("looking for conversations that wait for extraction", self.find_left, None)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
             self._waiting.wake = self._wake
+        ports.unread.listeners.append(self._waiting.note)
+        app.runner.after_runs.listeners.append(self.note_run)
+        app.runner.after_runs.parts.append(self)  # which closes it, after the last run
+
+    async def start(self) -> None:
+        """Look for conversations that an earlier process left waiting."""
+        await self._left.start()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
         return [*self._worker.tasks, *self._tidying.tasks]
 
-    def note_run(self, line: Line, settings: Mapping[str, Any] | None, messages: Sequence[Message]) -> None:
+    def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
         """Note what a run has added to a conversation, and extract in the background if that makes a batch.
 
         Args:
-            settings: of the agent, if they are known here.
+            agent: None: it is not known here.
         """
-        facts = load_agent_facts(settings or {})
+        facts = load_agent_facts({} if agent is None else agent.settings)
         if self._waiting.wake is None or facts.capture == "off":
             if facts.forgetting.on:  # else a pass follows the extraction
                 self._tidying.start(line[0])
             return
-        turns = [message for message in messages if is_turn(message)]
+        turns = [message for message in ended.messages if is_turn(message)]
         self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
         backlog = self._waiting.lines[line]
         if not backlog.tries and (backlog.turns >= facts.batch_turns or backlog.tokens >= facts.batch_tokens):
@@ -71,16 +80,17 @@ class Extractions:
         Raises: StoreError.
         """
         if self._waiting.wake is not None:
-            for line in await self._ports.store.read(lambda tx: tx.episodes.list_behind(limit=LEFT_MESSAGES)):
+            for line in await self.ports.store.read(lambda tx: tx.episodes.list_behind(limit=LEFT_MESSAGES)):
                 self._waiting.note(line)
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them. Quick extractors extract what waits."""
         self._closing = True
+        await self._left.close()
         self._pauses.end()
         if self._timer is not None:
             self._timer.cancel()
-        if self._ports.settings.extract_at_close:
+        if self.ports.settings.extract_at_close:
             for line, backlog in self._waiting.lines.items():
                 if not backlog.tries:
                     backlog.due_at = 0.0
@@ -97,10 +107,10 @@ class Extractions:
             return
         backlog, time = self._waiting.lines[line], asyncio.get_running_loop().time()
         if not backlog.tries:  # what failed keeps its time
-            backlog.due_at = time if now else time + self._ports.settings.extraction_pause_s
+            backlog.due_at = time if now else time + self.ports.settings.extraction_pause_s
             if now:
                 self._worker.start(line)
-        self._set_timer(self._ports.settings.extraction_pause_s)
+        self._set_timer(self.ports.settings.extraction_pause_s)
 
     def _set_timer(self, seconds: float) -> None:
         """Look at all conversations after so many seconds, or before, if that is planned already."""
@@ -110,7 +120,7 @@ class Extractions:
     def _look(self) -> None:
         """Start to extract what is due, and plan the next look."""
         self._timer = None
-        time, pause_s = asyncio.get_running_loop().time(), self._ports.settings.extraction_pause_s
+        time, pause_s = asyncio.get_running_loop().time(), self.ports.settings.extraction_pause_s
         for line, backlog in self._waiting.lines.items():
             if backlog.due_at <= time:
                 self._worker.start(line)
@@ -128,7 +138,7 @@ class Extractions:
             return
         backlog.turns = backlog.tokens = 0
         try:
-            await extract_due(self._ports, line, rest=rest, piece=self._pauses.piece)
+            await extract_due(self.ports, line, rest=rest, piece=self._pauses.piece)
             await self._forgetting.tidy_due(line[0])
         except NotFound:  # the agent was deleted meanwhile
             self._waiting.lines.pop(line, None)
@@ -149,7 +159,7 @@ class Extractions:
 
     def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
         """Have a conversation that failed extracted later. The first failure is logged."""
-        wait_s = self._ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
+        wait_s = self.ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
         if backlog.tries <= 1:
             expected = isinstance(error, PerdureError)
@@ -167,7 +177,7 @@ class Extractions:
     async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
         """Go on behind a batch that failed too often: only the turns at fault are left out."""
         try:
-            turns = await extract_singly(self._ports, line, rest=rest, last=True)
+            turns = await extract_singly(self.ports, line, rest=rest, last=True)
         except NotFound:
             self._waiting.lines.pop(line, None)
         except StoreError as trouble:

@@ -17,7 +17,7 @@ from perdure.core.text.dates import spans
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.facts.graphs import GENERAL_TYPE, VAGUE_TYPES, NewEntity, type_fits
-from perdure.engine.facts.grounds import FIRST_PERSON, speaker_of
+from perdure.features.facts.extraction.grounds import FIRST_PERSON, speaker_of
 
 ENTITIES_MAX = 50
 """The most entities of one batch."""

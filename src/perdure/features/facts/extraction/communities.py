@@ -13,10 +13,11 @@ from perdure.core.facts.extraction import CommunityFacts, Extractor, Summarizer
 from perdure.core.facts.values import Community, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
-from perdure.domain.facts.settings import load_agent_facts
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import in_effect
 from perdure.engine.reading import Reading
 from perdure.engine.workers.background import AT_ONCE, Piece
+from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.settings import load_agent_facts
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ SUMMARIES_MAX = 10
 Due = Sequence[tuple[Community, CommunityFacts]]
 
 
-async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
+async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
     """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError;
     PutBack, if nobody waits."""
     at = ports.clock.now()
@@ -62,7 +63,7 @@ async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE)
         return await ports.store.write(store)
 
 
-def _load_due(tx: Tx, ports: Ports, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:
+def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:
     """Load the communities that are due, with their facts, and what may summarize them. Raises: NotFound."""
     graph = tx.graphs.find_by_agent(agent_id)
     communities = [] if graph is None else tx.entities.list_communities(graph.id, due=True, limit=SUMMARIES_MAX)

@@ -12,8 +12,7 @@ from perdure.core.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter
 from perdure.core.ids import FactId
 from perdure.core.provenance.sources import TRUSTED
 from perdure.domain.facts.graphs import FactFields, change_fact
-from perdure.domain.facts.settings import Forgetting
-from perdure.domain.forgetting import (
+from perdure.features.facts.fading.policy import (
     CHANGES_MAX,
     NEARLY_ALL,
     PAGE,
@@ -24,6 +23,7 @@ from perdure.domain.forgetting import (
     judge,
     says_same,
 )
+from perdure.features.facts.settings import Forgetting
 from perdure.storage.tx import Tx
 
 GROUP_MAX = 100

@@ -31,9 +31,11 @@ from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
 from perdure.domain.facts.graphs import check_scope, zone_of
 from perdure.domain.facts.profile import load_profile, trust_filter
-from perdure.domain.facts.settings import Forgetting, load_agent_facts
-from perdure.domain.forgetting import TidyItem
-from perdure.engine.facts.forgetting import Fading, load_fading, restore_last, tidy
+from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
+from perdure.features.facts.fading.policy import TidyItem
+from perdure.features.facts.settings import Forgetting, load_agent_facts
 from perdure.library.checks import check_limit, utc
 from perdure.library.parts import AsyncPart, reads
 from perdure.library.search import check_budget
@@ -128,12 +130,13 @@ class AsyncFactViews(AsyncPart):
     def __init__(self, app: App, owner: Owner | None = None) -> None:
         super().__init__(app, AgentId(owner) if owner is not None and is_id("agent", owner) else None)
         self._of = owner
+        self._ports: FactPorts = app.service(Extractions).ports
 
     @property
     def _owner(self) -> Owner:
         """Whose facts they are. Raises: InvalidInput: nobody's."""
         if self._of is None:
-            raise InvalidInput("whose facts? Name an agent or a graph, by `facts_of(id)`")
+            raise InvalidInput("whose facts? Name an agent or a graph, by `facts.of(id)`")
         return self._of
 
     @reads

@@ -15,8 +15,8 @@ from typing import Any
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import SEARCHED_STATES, Archive, Passage, PassageFilter, PassageState
-from perdure.domain import forgetting
-from perdure.domain.facts.settings import Forgetting
+from perdure.features.facts.fading import policy as fading
+from perdure.features.facts.settings import Forgetting
 from perdure.storage.tx import Tx
 
 IMPORTANCE = 0.5
@@ -24,7 +24,7 @@ IMPORTANCE = 0.5
 COMPARED_MAX, COMPARED_CHARS = 2_000, 2_000
 """The most passages of an archive that are compared with each other, the newest, and the longest text."""
 
-_STATES: Mapping[forgetting.Reason, PassageState] = {
+_STATES: Mapping[fading.Reason, PassageState] = {
     "faded": "faded",
     "used": "active",
     "unused": "archived",
@@ -54,37 +54,35 @@ def fading_archives(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
 
 def plan_passages(
     tx: Tx, archives: Sequence[Archive], policy: Forgetting, *, at: datetime
-) -> Sequence[forgetting.TidyItem]:
+) -> Sequence[fading.TidyItem]:
     """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing."""
-    items: list[forgetting.TidyItem] = []
-    single: list[forgetting.TidyItem] = []
+    items: list[fading.TidyItem] = []
+    single: list[fading.TidyItem] = []
     youngest = at - timedelta(days=policy.min_age_days)
     for archive in archives:
         newest: deque[_Judged] = deque(maxlen=COMPARED_MAX)
-        of_archive: list[forgetting.TidyItem] = []
+        of_archive: list[fading.TidyItem] = []
         for one in _judge_all(tx, archive, policy, at=at):
             passage = one.passage
             if len(passage.text) <= COMPARED_CHARS:
                 newest.append(one)
             is_old = _begin_of(passage) <= youngest
-            item = forgetting.judge(passage, one.worth, one.uses, policy, origin=passage.state_origin, is_old=is_old)
+            item = fading.judge(passage, one.worth, one.uses, policy, origin=passage.state_origin, is_old=is_old)
             if item is not None:
                 of_archive.append(item)
         same = [
-            forgetting.TidyItem(memory=one.passage, reason="duplicate", score=one.worth, into=kept)
+            fading.TidyItem(memory=one.passage, reason="duplicate", score=one.worth, into=kept)
             for one, kept in _find_duplicates(newest)
         ]
         done = {seq for item in same for seq in (_passage_of(item).seq, item.into.seq if item.into else -1)}
         items += same
         single += [item for item in of_archive if _passage_of(item).seq not in done]
-    return [*items, *sorted(single, key=lambda item: (item.score, _passage_of(item).seq))][: forgetting.CHANGES_MAX]
+    return [*items, *sorted(single, key=lambda item: (item.score, _passage_of(item).seq))][: fading.CHANGES_MAX]
 
 
-def tidy_passages(
-    tx: Tx, items: Sequence[forgetting.TidyItem], *, pass_: str, at: datetime
-) -> Sequence[forgetting.TidyItem]:
+def tidy_passages(tx: Tx, items: Sequence[fading.TidyItem], *, pass_: str, at: datetime) -> Sequence[fading.TidyItem]:
     """Carry out a pass; return what it changed. What has changed since it was planned stays as it is."""
-    done: list[forgetting.TidyItem] = []
+    done: list[fading.TidyItem] = []
     changed: dict[ArchiveId, list[Passage]] = {}
     for item in items:
         planned, into = _passage_of(item), item.into
@@ -112,7 +110,7 @@ def last_pass(tx: Tx, archives: Sequence[Archive]) -> str | None:
 
 
 def restore_passages(
-    tx: Tx, archives: Sequence[Archive], pass_: str, *, at: datetime, limit: int = forgetting.PAGE
+    tx: Tx, archives: Sequence[Archive], pass_: str, *, at: datetime, limit: int = fading.PAGE
 ) -> Sequence[Passage]:
     """Take back what a pass did and nobody has changed since; return the passages as they are again, at most `limit`.
     Their age counts from now on."""
@@ -130,19 +128,19 @@ def restore_passages(
 def _judge_all(tx: Tx, archive: Archive, policy: Forgetting, *, at: datetime) -> Iterator[_Judged]:
     """Yield the passages of an archive that are not archived, oldest first, with their worth."""
     after, where = -1, PassageFilter(states=SEARCHED_STATES)
-    while page := tx.passages.page(archive.id, where=where, limit=forgetting.PAGE, above=after):
+    while page := tx.passages.page(archive.id, where=where, limit=fading.PAGE, above=after):
         after = page[-1].seq
         uses = tx.passages.use_counts(archive.id, [passage.seq for passage in page])
         for passage in page:
             used = uses.get(passage.seq, 0)
-            days = forgetting.days_between(_begin_of(passage), at)
-            yield _Judged(passage, forgetting.compute_worth(_importance_of(passage), days, used, policy), used)
+            days = fading.days_between(_begin_of(passage), at)
+            yield _Judged(passage, fading.compute_worth(_importance_of(passage), days, used, policy), used)
 
 
 def _find_duplicates(judged: Sequence[_Judged]) -> Iterator[tuple[_Judged, Passage]]:
     """Yield near-duplicates, each with the passage that stays: one that has not faded, the most important, then the
     fullest, then the oldest."""
-    words = {one.passage.seq: forgetting.count_words(one.passage.text) for one in judged}
+    words = {one.passage.seq: fading.count_words(one.passage.text) for one in judged}
     rarity = Counter(word for of_one in words.values() for word in of_one)
     best = sorted(judged, key=_place_of)
     kept: list[Passage] = []
@@ -151,7 +149,7 @@ def _find_duplicates(judged: Sequence[_Judged]) -> Iterator[tuple[_Judged, Passa
         passage, own = one.passage, words[one.passage.seq]
         keys = [(_company_of(passage), word) for word in _rarest(own, rarity)]
         near = sorted({place for key in keys for place in places.get(key, ())})
-        same = next((kept[place] for place in near if forgetting.says_same(words[kept[place].seq], own)), None)
+        same = next((kept[place] for place in near if fading.says_same(words[kept[place].seq], own)), None)
         if same is not None:
             yield one, same
             continue
@@ -171,7 +169,7 @@ def _rarest(words: Counter[str], rarity: Counter[str]) -> Sequence[tuple[str, in
     have at least one of these, for too few words would be common otherwise."""
     every = [(word, place) for word, count in words.items() for place in range(count)]
     every.sort(key=lambda word: (rarity[word[0]], word))
-    return every[: len(every) - math.ceil(forgetting.NEARLY_ALL * len(every)) + 1]
+    return every[: len(every) - math.ceil(fading.NEARLY_ALL * len(every)) + 1]
 
 
 def _company_of(passage: Passage) -> tuple[object, ...]:
@@ -199,12 +197,12 @@ def _of_passes(tx: Tx, archives: Sequence[Archive]) -> Iterator[Passage]:
     where = PassageFilter(states=("faded", "archived"))
     for archive in archives:
         after = -1
-        while page := tx.passages.page(archive.id, where=where, limit=forgetting.PAGE, above=after):
+        while page := tx.passages.page(archive.id, where=where, limit=fading.PAGE, above=after):
             after = page[-1].seq
             yield from (passage for passage in page if "pass" in passage.state_origin)
 
 
-def _passage_of(item: forgetting.TidyItem) -> Passage:
+def _passage_of(item: fading.TidyItem) -> Passage:
     """Return the passage of an item of the plan of passages."""
     assert isinstance(item.memory, Passage)
     return item.memory

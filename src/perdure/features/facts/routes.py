@@ -12,14 +12,8 @@ from pydantic import Field
 
 from perdure.core.facts.values import FactState
 from perdure.core.provenance.sources import TrustLabel
-from perdure.library.checks import NUMBER_MAX, Page
-from perdure.library.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.library.origins.values import origin_shape
-from perdure.library.search import BUDGET_MAX_TOKENS, period
-from perdure.search.hits import HITS_MAX
-from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, json_answer, pages
-from perdure.server.wire.facts import (
+from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
+from perdure.features.facts.wire import (
     SCOPE_MAX_CHARS,
     CommunityShape,
     EntityShape,
@@ -45,6 +39,12 @@ from perdure.server.wire.facts import (
     owner_of,
     rule_shape,
 )
+from perdure.library.checks import NUMBER_MAX, Page
+from perdure.library.origins.values import origin_shape
+from perdure.library.search import BUDGET_MAX_TOKENS, period
+from perdure.search.hits import HITS_MAX
+from perdure.search.query import parse_time
+from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
 from perdure.server.wire.sources import FactOriginShape
 
@@ -69,7 +69,7 @@ Whose = Annotated[Owner, Depends(whose)]
 
 async def zone_of(owner: Whose, library: Library) -> str:
     """The time zone of dates without an offset. Raises: NotFound."""
-    return await library.facts_of(owner).timezone()
+    return await library.facts.of(owner).timezone()
 
 
 Zone = Annotated[str, Depends(zone_of)]
@@ -116,7 +116,7 @@ async def list_facts(
     owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
 ) -> Json[list[FactShape]]:
     """List what an agent knows, newest first by default."""
-    return json_answer([FactShape.make(hit) for hit in await library.facts_of(owner).page(page, **where)])
+    return json_answer([FactShape.make(hit) for hit in await library.facts.of(owner).page(page, **where)])
 
 
 @router.get("/v1/facts/search")
@@ -128,15 +128,15 @@ async def search_facts(
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
 ) -> Json[list[FoundFactShape]]:
     """Search facts by words, vectors and how near their entities are, best first."""
-    hits = await library.facts_of(owner).search(query, limit=limit, **where)
+    hits = await library.facts.of(owner).search(query, limit=limit, **where)
     return json_answer([FoundFactShape.make(hit) for hit in hits])
 
 
 @router.post("/v1/facts")
 async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
     """Add a fact that a person states."""
-    values = body.values(await library.facts_of(body.owner).timezone())
-    hit = await library.facts_of(body.owner).add_fact(
+    values = body.values(await library.facts.of(body.owner).timezone())
+    hit = await library.facts.of(body.owner).add_fact(
         body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
     )
     return json_answer(FactShape.make(hit))
@@ -145,13 +145,13 @@ async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
 @router.get("/v1/facts/rules")
 async def list_rules(owner: Whose, library: Library) -> Json[list[RuleShape]]:
     """List what must not be remembered."""
-    return json_answer([rule_shape(rule) for rule in await library.facts_of(owner).rules()])
+    return json_answer([rule_shape(rule) for rule in await library.facts.of(owner).rules()])
 
 
 @router.post("/v1/facts/rules")
 async def create_rule(body: RuleIn, library: Library) -> Json[RuleShape]:
     """Never remember facts with these words, about this entity, or of this relation."""
-    rule = await library.facts_of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
+    rule = await library.facts.of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
     return json_answer(rule_shape(rule))
 
 
@@ -160,23 +160,23 @@ async def delete_rule(
     number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], owner: Whose, library: Library
 ) -> Response:
     """Lift a rule."""
-    await library.facts_of(owner).delete_rule(number)
+    await library.facts.of(owner).delete_rule(number)
     return Response(status_code=204)
 
 
 @router.get("/v1/facts/settings")
 async def get_settings(owner: Whose, library: Library) -> Json[FactSettingsShape]:
     """Get the settings of a graph, and how much it holds."""
-    graph = await library.facts_of(owner).find_graph()
-    return json_answer(fact_settings_shape(graph, await library.facts_of(owner).counts()))
+    graph = await library.facts.of(owner).find_graph()
+    return json_answer(fact_settings_shape(graph, await library.facts.of(owner).counts()))
 
 
 @router.patch("/v1/facts/settings")
 async def update_settings(body: FactSettingsIn, library: Library) -> Json[FactSettingsShape]:
     """Change settings of a graph; `paused` stops extraction."""
     changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
-    graph = await library.facts_of(body.owner).change_settings(changes)
-    return json_answer(fact_settings_shape(graph, await library.facts_of(body.owner).counts()))
+    graph = await library.facts.of(body.owner).change_settings(changes)
+    return json_answer(fact_settings_shape(graph, await library.facts.of(body.owner).counts()))
 
 
 Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most tokens.")]
@@ -190,7 +190,7 @@ async def get_profile(
     budget_tokens: Budget = PROFILE_TOKENS,
 ) -> Json[ProfileShape]:
     """Get what is known about the user now, by slots, the most important first."""
-    profile = await library.facts_of(owner).profile(budget_tokens=budget_tokens, user=user)
+    profile = await library.facts.of(owner).profile(budget_tokens=budget_tokens, user=user)
     return json_answer(ProfileShape.make(profile))
 
 
@@ -207,7 +207,7 @@ async def get_timeline(
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 100,
 ) -> Json[list[EventShape]]:
     """List when facts began and ceased to be true."""
-    events = await library.facts_of(owner).timeline(
+    events = await library.facts.of(owner).timeline(
         *period(since, until, zone), limit=limit, newest_first=order == "desc", tags=tag or (), entity=entity
     )
     return json_answer([EventShape.make(event) for event in events])
@@ -221,7 +221,7 @@ async def get_context(
     budget_tokens: Budget = CONTEXT_TOKENS,
 ) -> Json[FactContextShape]:
     """Get what is known as one text for any program: the profile, facts for a query, and the latest events."""
-    return json_answer(context_shape(await library.facts_of(owner).context(query, budget_tokens=budget_tokens)))
+    return json_answer(context_shape(await library.facts.of(owner).context(query, budget_tokens=budget_tokens)))
 
 
 @router.get("/v1/facts/communities")
@@ -233,7 +233,7 @@ async def list_communities(
 ) -> Json[list[CommunityShape]]:
     """List or search groups of entities that many facts connect."""
     return json_answer(
-        [CommunityShape.make(hit) for hit in await library.facts_of(owner).communities(query, limit=limit)]
+        [CommunityShape.make(hit) for hit in await library.facts.of(owner).communities(query, limit=limit)]
     )
 
 
@@ -241,14 +241,14 @@ async def list_communities(
 async def tidy(body: TidyIn, library: Library) -> Json[list[TidyShape]]:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
-    items = await library.facts_of(body.owner).tidy(dry_run=body.dry_run)
+    items = await library.facts.of(body.owner).tidy(dry_run=body.dry_run)
     return json_answer([TidyShape.make(item) for item in items])
 
 
 @router.post("/v1/facts/tidy/undo")
 async def undo_tidy(body: TidyUndoIn, library: Library) -> Json[list[MemoryShape]]:
     """Bring back all that the latest pass let fade."""
-    return json_answer([memory_shape(one) for one in await library.facts_of(body.owner).restore_last()])
+    return json_answer([memory_shape(one) for one in await library.facts.of(body.owner).restore_last()])
 
 
 @router.get("/v1/facts/{fact_id}")
@@ -288,7 +288,7 @@ async def list_entities(
     owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
 ) -> Json[list[EntityShape]]:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return json_answer([EntityShape.make(one) for one in await library.facts_of(owner).page_of_entities(page)])
+    return json_answer([EntityShape.make(one) for one in await library.facts.of(owner).page_of_entities(page)])
 
 
 @router.get("/v1/entities/{entity_id}")

@@ -29,9 +29,9 @@ from perdure.domain.facts.graphs import (
     settle,
     store_entities,
 )
-from perdure.engine.facts.plan import Plan, PlannedFact, with_name_alone
-from perdure.engine.facts.times import better_times
 from perdure.engine.reading import Reading
+from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
+from perdure.features.facts.extraction.times import better_times
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
-from perdure.engine.facts.entities import Entities, valid_entities
-from perdure.engine.facts.times import DAY, better_times, parse_time, says_time
+from perdure.features.facts.extraction.entities import Entities, valid_entities
+from perdure.features.facts.extraction.times import DAY, better_times, parse_time, says_time
 
 FACTS_MAX = 100
 """The most facts of one batch."""

@@ -17,15 +17,16 @@ from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summ
 from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, load_batch, load_text_batch
-from perdure.engine.facts.communities import summarize_due
-from perdure.engine.facts.nearness import find_same, show_near
-from perdure.engine.facts.plan import plan_extraction
-from perdure.engine.facts.store import pass_over, store_plan
-from perdure.engine.facts.waiting import TRIES, WHOLE_TRIES
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
+from perdure.features.facts.extraction.communities import summarize_due
+from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.extraction.nearness import find_same, show_near
+from perdure.features.facts.extraction.plan import plan_extraction
+from perdure.features.facts.extraction.store import pass_over, store_plan
+from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ BATCHES_MAX = 1_000
 """The most batches of one conversation that are extracted at once; the rest follows at the next pause."""
 
 
-async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Piece | None = None) -> Sequence[Fact]:
+async def extract_due(
+    ports: FactPorts, line: Line, *, rest: bool = False, piece: Piece | None = None
+) -> Sequence[Fact]:
     """Extract the batches of a conversation that are due, with `rest` also one that is not full, the passages of the
     agent's own archive, and what else waits in its graph; return the new facts.
 
@@ -52,7 +55,7 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Pi
 
 
 async def _extract_all(
-    ports: Ports, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
+    ports: FactPorts, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
 ) -> Sequence[Fact]:
     """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
     facts: list[Fact] = []
@@ -97,7 +100,9 @@ async def _extract_all(
     return facts
 
 
-async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]) -> Sequence[Fact]:
+async def extract_texts(
+    ports: FactPorts, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]
+) -> Sequence[Fact]:
     """Extract these texts and documents, with the settings of an agent, if there is one; return the facts that are new.
     Then extract some that earlier calls have left: that fails for nobody.
 
@@ -132,7 +137,7 @@ async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, ow
 
 
 async def _extract_waiting(
-    ports: Ports,
+    ports: FactPorts,
     find: Callable[[Tx], Graph | None],
     agent_id: AgentId | None,
     piece: Piece = AT_ONCE,
@@ -171,7 +176,7 @@ async def _extract_waiting(
     return facts
 
 
-async def extract_singly(ports: Ports, line: Line, *, rest: bool, last: bool) -> int:
+async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
     """Extract the turns of the next batch of a conversation one by one; leave out those that can't be, and count them
     as dropped; return how many.
 
@@ -206,7 +211,7 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, Conflict) or (isinstance(error, ModelError) and error.retryable)
 
 
-async def _extract(ports: Ports, load: Load, piece: Piece = AT_ONCE) -> Sequence[Fact] | None:
+async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequence[Fact] | None:
     """Extract one batch and store what it says; return the new facts. None: facts are off, or nothing is left to do.
 
     What changes while an extractor reads it is loaded and read anew.
@@ -248,7 +253,7 @@ async def _extract(ports: Ports, load: Load, piece: Piece = AT_ONCE) -> Sequence
     raise Conflict(f"what is to be extracted has changed {AGAIN_MAX} times meanwhile: extract it again")
 
 
-async def _count_try(ports: Ports, loaded: LoadedBatch) -> bool:
+async def _count_try(ports: FactPorts, loaded: LoadedBatch) -> bool:
     """Count that texts could not be extracted; one alone that could not be too often is passed over. Return whether
     that was done. Raises: StoreError."""
     graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
@@ -260,7 +265,7 @@ async def _count_try(ports: Ports, loaded: LoadedBatch) -> bool:
     return True
 
 
-async def _ask(ports: Ports, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
+async def _ask(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
     """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
     batch = loaded.batch
     if not any(turn.text.strip() for turn in batch.turns):

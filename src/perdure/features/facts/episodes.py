@@ -10,9 +10,9 @@ from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import GraphId
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import add_episode, delete_episodes
-from perdure.engine.facts.extract import extract_texts
+from perdure.features.facts.extraction.extract import extract_texts
+from perdure.features.facts.views import AsyncFactViews, with_entities
 from perdure.library.checks import check_limit, check_text, utc
-from perdure.library.facts.views import AsyncFactViews, with_entities
 from perdure.library.parts import reads
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx

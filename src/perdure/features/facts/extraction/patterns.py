@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.core.facts.kin import KIN
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
+from perdure.providers.extractive.kin import KIN
 from perdure.providers.extractive.language import asks, language_of, load_table
 from perdure.providers.extractive.statements import (
     BIRTHDAY,

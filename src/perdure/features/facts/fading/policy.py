@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from perdure.core.facts.values import Fact
 from perdure.core.passages import Passage
-from perdure.domain.facts.settings import Forgetting
+from perdure.features.facts.settings import Forgetting
 
 PAGE = 1_000
 CHANGES_MAX = 1_000

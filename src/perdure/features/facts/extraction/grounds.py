@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.core.facts.extraction import USER, Batch, Turn
-from perdure.core.facts.kin import KIN
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.text.words import STOP_WORDS, stems
+from perdure.providers.extractive.kin import KIN
 
 FIRST_PERSON = frozenset(map(name_key, ("I", "me", "myself", USER, "the user", "speaker", "我", "本人", "用户")))
 _LATIN_KIN, _OTHER_KIN = ("|".join(word for word in KIN if word.isascii() == ascii) for ascii in (True, False))
