@@ -307,7 +307,8 @@ def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, s
     typed = _imports(used).removeprefix("from __future__ import annotations").strip()
     head = "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING, Any\n\nif TYPE_CHECKING:\n"
     docstring = '"""What features add to agents and the store: they are imported where it is used."""'
-    return "\n\n".join([f"{HEADER}\n{docstring}", head + _indented(typed), *classes]) + "\n"
+    public = f"__all__ = {[f'{prefix}{kind}Features' for kind in sorted(kinds)]}"
+    return "\n\n".join([f"{HEADER}\n{docstring}", head + _indented(typed), public, *classes]) + "\n"
 
 
 def _added(part: Part, names: Names, kind: str) -> list[str]:

@@ -66,6 +66,25 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files of features that are not there."""
+    if collection_path.suffix != ".py":
+        return None
+    from tests.support.features import missing
+
+    return True if missing(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that say which features they use, and of those one is not there."""
+    from tests.support.features import is_there
+
+    for item in items:
+        for mark in item.iter_markers("uses"):
+            if lacks := [name for name in mark.args if not is_there(name)]:
+                item.add_marker(pytest.mark.skip(reason=f"without {', '.join(lacks)}"))
+
+
 def pytest_collection_finish() -> None:
     """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end."""
     gc.collect()

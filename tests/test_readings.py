@@ -42,7 +42,7 @@ OTHERWISE = {
     "cli/commands/doctor.py": "a text of its own",
 }
 
-OUTSIDE = ("providers/", "testing/", "telemetry/", "library/sync/", "features/")
+OUTSIDE = ("providers/", "testing/", "telemetry/", "library/sync/", "features/local/")
 """They are models and embedders, or watch them."""
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 import perdure
+from perdure import features
 from perdure.context.costs.ledger import REASONS
 from perdure.core import errors, events
 from perdure.core.errors import PerdureError
@@ -91,7 +92,7 @@ def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
 def test_the_dashboard_names_commands_that_are_there() -> None:
     """Each is in the help."""
     page, found = CLI_PAGE.read_text(encoding="utf-8"), []
-    for template in (ROOT / "src/perdure/ui/templates").rglob("*.html"):
+    for template in (ROOT / "src/perdure").rglob("templates/**/*.html"):
         found += re.findall(r"<code>(perdure [a-z]+(?: [a-z]+)?)(?=[ <])", template.read_text(encoding="utf-8"))
 
     assert len(found) > 10
@@ -156,8 +157,9 @@ def test_the_library_page_names_every_public_name(name: str) -> None:
 
 FACES = [
     getattr(module, name)
-    for found in pkgutil.walk_packages(sync.__path__, f"{sync.__name__}.")
-    if not found.ispkg
+    for package in (sync, features)
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    if not found.ispkg and (package is sync or found.name.rpartition(".")[2].startswith("sync_"))
     for module in [importlib.import_module(found.name)]
     for name in module.__all__
 ]

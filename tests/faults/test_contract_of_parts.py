@@ -16,7 +16,7 @@ from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
 from perdure.storage.store import Store
 from perdure.testing.clock import START
-from tests.contracts import StoreContract
+from tests.contracts.store import StoreContract
 from tests.support.postgres_server import address_of_an_empty_store
 
 pytestmark = [
@@ -34,9 +34,9 @@ def split_once() -> None:
 class TestSplitStore(StoreContract):
     address: str
     # In each part stand a third of few rows: there PostgreSQL takes any index for as good.
-    test_rows_are_found_by_all_columns_that_limit_them = None  # type: ignore[assignment]
-    test_a_page_is_read_in_the_order_of_an_index = None  # type: ignore[assignment]
-    test_few_that_wait_are_found_among_many = None  # type: ignore[assignment]
+    test_rows_are_found_by_all_columns_that_limit_them = None
+    test_a_page_is_read_in_the_order_of_an_index = None
+    test_few_that_wait_are_found_among_many = None
 
     @pytest.fixture(autouse=True)
     def _empty(self) -> None:

@@ -14,7 +14,6 @@ import pytest
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
 from perdure.context.sections.words import envelope_in_words
-from perdure.context.tool_output.compress import compress, decode, expand, find_parts
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -49,6 +48,7 @@ from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.groups.texts import parse_choice
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.compression.compress import compress, decode, expand, find_parts
 from perdure.features.facts.extraction.model_extractor import parse_extraction
 from perdure.features.facts.extraction.patterns import statements_in_document
 from perdure.features.facts.fading.policy import count_words

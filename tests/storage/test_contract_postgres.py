@@ -8,7 +8,7 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.store import Store
 from perdure.testing.clock import START
-from tests.contracts import StoreContract
+from tests.contracts.store import StoreContract
 from tests.support.postgres_server import address_of_an_empty_store
 
 

@@ -11,11 +11,11 @@ from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
-from tests.contracts import StoreContract
 from tests.contracts.base import Contract
 from tests.contracts.isolation import IsolationContract
 from tests.contracts.races import RaceContract
 from tests.contracts.revisions import RevisionContract
+from tests.contracts.store import StoreContract
 from tests.contracts.units import UnitContract
 from tests.contracts.upkeep import UpkeepContract
 
@@ -32,8 +32,8 @@ class OnAFile(Contract):
 
 class TestSqliteStore(OnAFile, StoreContract):
     # A thousand calls of the same SQL as the inline store's.
-    test_another_organisation_makes_no_difference = None  # type: ignore[assignment]
-    test_an_organisation_without_anything_finds_nothing = None  # type: ignore[assignment]
+    test_another_organisation_makes_no_difference = None
+    test_an_organisation_without_anything_finds_nothing = None
 
     async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
         return SqliteStore.open(self.path, at=START, org_id=org_id)

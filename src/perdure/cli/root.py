@@ -22,7 +22,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "forget": ("memory", "Show where a text stands in memory and history, and take it out."),
     "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "context": ("context", "Show what fills the context window, what a model was sent, and what it cost."),
-    "compress": ("context", "Print a tool's output in fewer tokens, as an agent sees it."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
     "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
     "backup": ("upkeep", "Copy the store as it is now to a new file, while agents work."),

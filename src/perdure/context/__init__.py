@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.context.chat import ChatSummary, Window, assemble, plan
-    from perdure.context.tool_output.compress import compress, decode, expand
-    from perdure.context.tool_output.pipeline import LEVELS, Compressed, Level
+    from perdure.features.compression.compress import compress, decode, expand
+    from perdure.features.compression.pipeline import LEVELS, Compressed, Level
 
 _HOMES = {
-    "chat": ("ChatSummary", "Window", "assemble", "plan"),
-    "tool_output.compress": ("compress", "decode", "expand"),
-    "tool_output.pipeline": ("LEVELS", "Compressed", "Level"),
+    "context.chat": ("ChatSummary", "Window", "assemble", "plan"),
+    "features.compression.compress": ("compress", "decode", "expand"),
+    "features.compression.pipeline": ("LEVELS", "Compressed", "Level"),
 }
 
 __all__ = ["LEVELS", "ChatSummary", "Compressed", "Level", "Window", "assemble", "compress", "decode", "expand", "plan"]
@@ -28,6 +28,6 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'perdure.context' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"perdure.context.{home}"), name)
+    value = getattr(importlib.import_module(f"perdure.{home}"), name)
     globals()[name] = value
     return value

@@ -28,6 +28,25 @@ class Noun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetting:
+    """A setting of agents.
+
+    Args:
+        check: what is called with the settings of an agent that has it; it raises InvalidInput.
+        shape: the type of its values in requests.
+        keeps_empty: whether an empty object is a value, and not no setting.
+        keeps_false: whether false is one.
+        of_companions: what agents have that tidy the memory of others; None: nothing.
+    """
+
+    check: str
+    shape: str
+    keeps_empty: bool = False
+    keeps_false: bool = False
+    of_companions: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -52,22 +71,6 @@ class TableUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSetting:
-    """A setting of agents that a feature reads.
-
-    Args:
-        check: checks it in all settings of an agent; raises InvalidInput.
-        of_companions: what agents have that tidy the memory of others; None: nothing.
-        keeps_empty, keeps_false: whether an empty object, or false, is a value of its own, and does not remove it.
-    """
-
-    check: str
-    of_companions: Any = None
-    keeps_empty: bool = False
-    keeps_false: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -79,10 +82,10 @@ class Feature:
         pages: modules with `pages` of the dashboard.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
         slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
-        settings: settings of agents.
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
             as `core/tools/engine_tools.toml` does.
+        agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
@@ -102,9 +105,9 @@ class Feature:
     pages: Sequence[str] = ()
     tabs: Mapping[str, str] = field(default_factory=dict)
     slashes: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
+    agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
@@ -151,15 +154,9 @@ def find_features() -> Sequence[Feature]:
 
 
 @functools.cache
-def agent_settings() -> Mapping[str, AgentSetting]:
-    """The settings of agents that features read."""
-    return {name: setting for feature in find_features() for name, setting in feature.settings.items()}
-
-
-@functools.cache
-def setting_checks() -> Sequence[Callable[[Mapping[str, Any]], object]]:
-    """What checks them."""
-    return [feature.load(setting.check) for feature in find_features() for setting in feature.settings.values()]
+def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
+    """The settings of agents by their names, each with its feature."""
+    return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
 
 
 def feature_tables() -> Sequence[TableUse]:

@@ -12,6 +12,7 @@ from perdure.context.request.assemble import View
 from perdure.core.access.values import Limits as Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
+from perdure.core.features import Point
 from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
@@ -19,6 +20,7 @@ from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, To
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
+from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls
 from perdure.engine.hooks.bus import Hooks
@@ -268,3 +270,17 @@ class Ports:
             engines=self.engine_calls.engines,
             price_of=self.price_of,
         )
+
+
+SHOW_RESULT: Point[[ToolOutcome, str, Mapping[str, Any], int, Ports], Awaitable[ToolOutcome]] = Point("show_result")
+"""What a tool returned, with what the model sees of it: of the tool's name, the agent's settings, and the most
+characters that it sees."""
+
+
+async def show_result(
+    outcome: ToolOutcome, tool: str, settings: Mapping[str, Any], limit_chars: int, ports: Ports
+) -> ToolOutcome:
+    """What a foreign tool returned, before it is stored: with what the model sees of it."""
+    for show in SHOW_RESULT.functions:
+        outcome = await show(outcome, tool, settings, limit_chars, ports)
+    return outcome

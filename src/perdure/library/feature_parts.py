@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from perdure.features.facts.service import AsyncFacts
     from perdure.features.schedules.service import AsyncSchedules
 
+__all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
+
 
 class AsyncStoreFeatures:
     """What features add to a store."""

@@ -86,7 +86,8 @@ class Page:
                 return answer
             return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
         if is_json:
-            text = json.dumps({**sections, **data, "sections": sections}, ensure_ascii=False, default=str)
+            data = sections | data | ({"sections": sections} if sections else {})
+            text = json.dumps(data, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
         return html(self._template, data | {"sections": sections}, request, notice=notice, status=status)
 

@@ -1,5 +1,5 @@
 """`perdure context`: what fills the window, the request of one step, the difference of two, or the costs as a plot and
-tables; `perdure compress`: the output of a tool as a model would see it.
+tables.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from perdure.cli.run import LastAgent, argument, command, flag, for_work, option
+from perdure.cli.run import LastAgent, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -22,16 +22,13 @@ if for_work(__name__):
 
     from perdure.cli.chat.agent_choice import chat_command, context_command, last_conversation
     from perdure.cli.views.context import cells, context_view, cost, explanation_view, request_diff_view, steps_view
-    from perdure.cli.views.json import context_shape, explanation_shape, fields, step_shape
+    from perdure.cli.views.json import context_shape, explanation_shape, step_shape
     from perdure.cli.views.view import View, local_time, new_table, plural, short_id, visible
-    from perdure.cli.work import read_text
-    from perdure.context import compress
     from perdure.context.costs import plot
     from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
     from perdure.context.request.assemble import canonical
     from perdure.context.request.explain import SegmentUse
     from perdure.context.request.explain import diff as compare
-    from perdure.context.window.tokens import ScriptTokenCounter
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, StepId
     from perdure.library.agent import AsyncAgent
@@ -283,23 +280,3 @@ async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path 
         view.hint(f"`{context_command(agent)} --cost --svg FILE` writes the plot to a file")
     else:
         view.hint(f"nothing was asked of the model yet: `{chat_command(agent)}` begins")
-
-
-@command("compress")
-async def compress_file(
-    view: View,
-    file: Annotated[str, argument("What a tool printed; -: stdin.")],
-    level: Annotated[
-        Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
-    ] = "full",
-    budget: Annotated[int | None, option("Above this, full leaves something out.", "TOKENS", min=0)] = None,
-) -> None:
-    """Print a tool's output in fewer tokens, as an agent sees it."""
-    text = read_text(file)
-    compressed = compress(text, level=level, budget=budget, handle=file)
-    count = ScriptTokenCounter().count
-    before, after = count(text), count(compressed.text)
-    shape = fields(compressed, "text", "kind", "form") | {"tokens_before": before, "tokens_after": after}
-    view.show(shape, compressed.text)
-    kind = f", {compressed.kind}" if compressed.kind else ""
-    view.hint(f"{compressed.form}{kind}: about {after:,} of {before:,} tokens")

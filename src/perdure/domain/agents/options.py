@@ -1,5 +1,5 @@
-"""The checks of settings: the options of a model's answer, who writes summaries, what leaves the view, limits, the
-compression of what tools return, and the context engine."""
+"""The checks of settings: the options of a model's answer, who writes summaries, what leaves the view, limits, and
+the context engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from perdure.context.tool_output.pipeline import LEVELS, Level
 from perdure.core.access.values import Limits, limits_of
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.conversations import COMPACTION, SUMMARIES, CompactionMode, CompactionSettings, SummarySettings
@@ -48,31 +47,6 @@ def engine_choice(settings: Mapping[str, Any]) -> EngineChoice | None:
     """Return the engine that an agent's settings choose; None: the default one. Raises: InvalidInput."""
     value = settings.get(CONTEXT_ENGINE)
     return None if value is None else EngineChoice.parse(value)
-
-
-TOOL_OUTPUT = "tool_output"
-OTHERS = "*"
-"""Stands for the tools that have no level of their own."""
-DEFAULT_LEVEL: Level = "full"
-
-
-def output_level(settings: Mapping[str, Any], tool: str, default: str = DEFAULT_LEVEL) -> Level:
-    """Return how what a tool returns is compressed. `default`: for agents and tools that say nothing of it."""
-    value = settings.get(TOOL_OUTPUT) or default
-    if isinstance(value, Mapping):
-        value = value.get(tool) or value.get(OTHERS) or default
-    return next(level for level in LEVELS if level == value)
-
-
-def check_tool_output(settings: Mapping[str, Any]) -> None:
-    """Check the setting. Raises: InvalidInput."""
-    value = settings.get(TOOL_OUTPUT)
-    levels = list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
-    if any(level not in LEVELS for level in levels):
-        raise InvalidInput(
-            f"{TOOL_OUTPUT} is {value!r:.80}: give {', '.join(LEVELS)}, or an object from names of tools to these, in"
-            f' which "{OTHERS}" is any other tool'
-        )
 
 
 LIMITS = "limits"

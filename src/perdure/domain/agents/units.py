@@ -12,7 +12,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, Gu
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.features import agent_settings, setting_checks
+from perdure.core.features import feature_settings
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import check_zone
@@ -25,12 +25,10 @@ from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, che
 from perdure.domain.agents.options import (
     CONTEXT_ENGINE,
     LIMITS,
-    TOOL_OUTPUT,
     check_compaction,
     check_limits,
     check_options,
     check_summaries,
-    check_tool_output,
     engine_choice,
 )
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
@@ -70,10 +68,9 @@ _SETTINGS = (
     LIMITS,
     "max_files_open",
     *PROFILE_SETTINGS,
-    TOOL_OUTPUT,
     "tool_rules",
     UNTRUSTED_WRITES,
-    *agent_settings(),
+    *feature_settings(),
 )
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
@@ -230,15 +227,15 @@ def _check_agent(
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_profile(agent.settings)
-    for check in setting_checks():
-        check(agent.settings)
     check_compaction(agent.settings)
     check_summaries(agent.settings)
-    check_tool_output(agent.settings)
     engine_choice(agent.settings)
     check_guards(agent.settings)
     check_policy(agent.settings)
     check_limits(agent.settings)
+    for name, (feature, setting) in feature_settings().items():
+        if agent.settings.get(name) is not None:
+            feature.load(setting.check)(agent.settings)
     check_options(agent.settings, before)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):

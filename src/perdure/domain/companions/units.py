@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
-from perdure.core.features import Point, agent_settings
+from perdure.core.features import Point, feature_settings
 from perdure.core.groups.group import COMPANION, COMPANION_OF, FREQUENCY, SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
@@ -76,7 +76,7 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
     settings: dict[str, Any] = {
         # It begins each pass with its memory only, and what it reads are no statements of a user.
         AUTOCLEAR: True,
-        **{name: one.of_companions for name, one in agent_settings().items() if one.of_companions is not None},
+        **{name: one.of_companions for name, (_, one) in feature_settings().items() if one.of_companions is not None},
         "tool_rules": list(DEFAULT_RULES[agent_type]),
         **({} if window is None else {"context_window_tokens": window}),
     }

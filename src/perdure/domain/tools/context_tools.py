@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import tzinfo
 
 from perdure.context.retrieval import expand
-from perdure.context.tool_output.lookup import look_up
 from perdure.core.errors import ToolError
+from perdure.core.features import Point
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.text.zones import zone
@@ -24,6 +24,9 @@ from perdure.storage.tx import Tx
 
 DEFAULT_TOKENS = 1_000
 LEAST_TOKENS, MOST_TOKENS = 100, 4_000
+
+LOOK_UP: Point[..., str] = Point("look_up")
+"""Show rows, a path or what meets conditions of what a tool returned."""
 
 
 def context_expand(
@@ -120,17 +123,18 @@ def _of_result(
         except PatternSlow as error:
             raise ToolError("the pattern takes too long: use a simpler one") from error
 
-    return budget.cut(
-        look_up(
-            results[0].text,
-            rows=rows,
-            path=path,
-            where=where,
-            matches=None if search is None else matches,
-            max_tokens=budget.tokens,
-            count=budget.counter.count,
-        )
+    answers = LOOK_UP(
+        results[0].text,
+        rows=rows,
+        path=path,
+        where=where,
+        matches=None if search is None else matches,
+        max_tokens=budget.tokens,
+        count=budget.counter.count,
     )
+    if not answers:
+        raise ToolError("nothing here reads tables or JSON: open the result by `lines` or `grep`")
+    return budget.cut(answers[0])
 
 
 def answer_budget(most: expand.Budget, max_tokens: int) -> expand.Budget:

@@ -34,8 +34,7 @@ from perdure.core.tools.loops import FREE, with_words
 from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
-from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.compression import Shown, show_result
+from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
 from perdure.engine.run.rows import NEWEST, add_hook_context, result_draft
 from perdure.engine.run.tool_rules import RuleState, expected_states, prefill
@@ -318,13 +317,13 @@ def answer_rows(
     *,
     most_chars: int,
     otid: str | None,
-    shown: Mapping[str, Shown] | None = None,
+    shown: Mapping[str, ToolOutcome] | None = None,
 ) -> tuple[list[Draft], list[int]]:
     """The rows of answers, with their tokens: the answers themselves, then the results of denied and returned calls, in
     the order of the calls.
 
     Args:
-        shown: call -> what the model sees of the result that the caller brought.
+        shown: call -> the result that the caller brought, with what the model sees of it.
     """
     by_id = {answer.call_id: answer for answer in answers}
     parts: list[Part] = [answer for answer in answers if isinstance(answer, ToolDecision)]
@@ -339,7 +338,7 @@ def answer_rows(
                 seen = (shown or {}).get(one.call.call_id)
                 outcome = ToolOutcome(
                     text=cut_return(brought.text, most_chars),
-                    shown_text=None if seen is None else seen.text,
+                    shown_text=None if seen is None else seen.shown_text,
                     whole_tokens=None if seen is None else seen.whole_tokens,
                     status=brought.status,
                     stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
@@ -361,10 +360,10 @@ def answer_rows(
     return [response, *drafts], [0, *tokens]
 
 
-async def compress_returns(
+async def show_returns(
     agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], ports: Ports
-) -> Mapping[str, Shown]:
-    """Return call -> what the model sees of the result that a caller brings; not there: the result as it is.
+) -> Mapping[str, ToolOutcome]:
+    """Return call -> the result that a caller brings, with what the model sees of it; not there: the result as it is.
 
     Raises: NotFound, StoreError.
     """
@@ -378,14 +377,13 @@ async def compress_returns(
 
     agent, names = await ports.store.read(load)
     most_chars = return_limit_chars(agent, ports.inputs())
-    shown: dict[str, Shown] = {}
+    shown: dict[str, ToolOutcome] = {}
     for answer in answers:
         if isinstance(answer, ToolReturn) and answer.status == "success" and answer.call_id in names:
             tool = names[answer.call_id]
             # Of the whole text, of which less may be stored: the error may stand at the end.
-            seen = await show_result(answer.text, tool, agent.settings, ports, limit_chars=most_chars)
-            if seen is not None:
-                shown[answer.call_id] = seen
+            whole = ToolOutcome(text=answer.text)
+            shown[answer.call_id] = await show_result(whole, tool, agent.settings, most_chars, ports)
     return shown
 
 

@@ -26,9 +26,9 @@ from perdure.engine.approvals.answers import (
     answer_rows,
     approval_pending,
     check_answers,
-    compress_returns,
     find_pending,
     return_limit_chars,
+    show_returns,
     with_client_tools,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
@@ -74,7 +74,7 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
     ports.telemetry.count(RunAsked(request.run_id))
     if request.answers:
-        shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
+        shown = await show_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
     # Hooks before a model are called between T2 and T3.

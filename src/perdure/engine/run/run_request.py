@@ -23,10 +23,10 @@ from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, RunOptions
 from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
+from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.secrets import seal_callback
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.reading import NOTHING, Reading
-from perdure.engine.run.compression import Shown
 
 MAX_STEPS = 10_000
 KEY_MAX_CHARS = 255
@@ -95,7 +95,7 @@ class RunRequest:
         options: of this run's own model calls.
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
-        shown: call -> what the model sees of the result that an answer brings.
+        shown: call -> the result that an answer brings, with what the model sees of it.
         yields: nobody waits for it: it makes nobody else wait. Kept in this process only.
         sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
         reading: what `drafts` were made of.
@@ -119,7 +119,7 @@ class RunRequest:
     options: RunOptions = NO_OPTIONS
     callback: Callback | None = None
     batch_id: BatchId | None = None
-    shown: Mapping[str, Shown] = field(default_factory=dict)
+    shown: Mapping[str, ToolOutcome] = field(default_factory=dict)
     identity: str | None = None
     sent_chars: int | None = None
     yields: bool = False

@@ -31,8 +31,7 @@ from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
-from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.compression import compress_outcome
+from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, Progress, RunLog, Tell, load_run_log
@@ -233,7 +232,10 @@ class _ToolPhase:
                     if answers is not None:
                         self.record(await store_answers(self.log, answers, self.ports))
                     ready = running.pop(task)
-                    outcome = await compress_outcome(outcome, ready.tool.spec, self.agent.settings, self.ports)
+                    spec = ready.tool.spec
+                    outcome = await show_result(
+                        outcome, spec.name, self.agent.settings, spec.return_limit_chars, self.ports
+                    )
                     outcome = replace(outcome, sources=foreign_sources(ready.tool, ready.arguments, outcome))
                     await self._store(ready.open_call, outcome)
         finally:

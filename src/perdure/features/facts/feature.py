@@ -17,9 +17,13 @@ FEATURE = Feature(
     pages=("pages",),
     tabs={"facts": "/facts"},
     slashes={"/facts [TEXT]": "cli_views:show_facts"},
-    settings={
+    agent_settings={
         "facts": AgentSetting(
-            check="settings:check_agent_facts", of_companions={"capture": "off"}, keeps_empty=True, keeps_false=True
+            check="settings:check_agent_facts",
+            shape="wire:FactSettingOfAgent",
+            of_companions={"capture": "off"},
+            keeps_empty=True,
+            keeps_false=True,
         )
     },
     parts={"facts": "service:AsyncFacts"},

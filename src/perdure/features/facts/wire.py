@@ -38,6 +38,9 @@ from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, AgentIdIn, Date, GraphIdIn, JsonObject, keywords
 from perdure.server.wire.shapes import Object, WireShape
 
+FactSettingOfAgent = bool | JsonObject
+"""What requests name as an agent's setting."""
+
 _Text = Annotated[str, keywords(pattern=FILLED, maxLength=FACT_MAX_CHARS)]
 _Name = Annotated[str, keywords(maxLength=NAME_MAX_CHARS)]
 _Relation = Annotated[str, keywords(pattern="^[A-Z][A-Z0-9_]{1,59}$")]

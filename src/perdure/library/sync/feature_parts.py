@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
 
+__all__ = ["AgentFeatures", "StoreFeatures"]
+
 
 class StoreFeatures:
     """What features add to a store."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from perdure.context.prompts import base_prompt
-from perdure.context.tool_output.pipeline import Level
 from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
-from perdure.core.features import agent_settings
+from perdure.core.features import feature_settings
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
@@ -22,7 +21,7 @@ from perdure.core.runs import Run
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
-from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS, TOOL_OUTPUT
+from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
 from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
@@ -96,14 +95,22 @@ _UNSUPPORTED: Mapping[str, str] = {
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
-    *(*AUTOMATIC_SETTINGS, *agent_settings(), GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+    *(*AUTOMATIC_SETTINGS, GUARDS, SUMMARIES, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
     *PROFILE_SETTINGS,
+    *feature_settings(),
 )
 """Settings that answers hold where they are set. What is empty or false removes one, but for these."""
-_KEPT_EMPTY = frozenset(
-    {*AUTOMATIC_SETTINGS, TOOL_OUTPUT, *(name for name, one in agent_settings().items() if one.keeps_empty)}
-)
-_KEPT_FALSE = frozenset({AutoRecall.name, GUARDS, *(name for name, one in agent_settings().items() if one.keeps_false)})
+_OF_FEATURES = {name: setting for name, (_, setting) in feature_settings().items()}
+_KEPT_EMPTY = {*AUTOMATIC_SETTINGS} | {name for name, one in _OF_FEATURES.items() if one.keeps_empty}
+_KEPT_FALSE = {AutoRecall.name, GUARDS} | {name for name, one in _OF_FEATURES.items() if one.keeps_false}
+if TYPE_CHECKING:
+    _FeatureSettings = WireRequest
+else:
+    _FeatureSettings = create_model(
+        "_FeatureSettings",
+        __base__=WireRequest,
+        **{name: (feature.load(one.shape) | None, None) for name, (feature, one) in feature_settings().items()},
+    )
 
 
 class SecretIn(WireRequest):
@@ -117,7 +124,7 @@ SecretsIn = dict[str, str] | Sequence[SecretIn]
 """Secrets by name, as requests have them; or in the form of answers, for clients that send back what they got."""
 
 
-class AgentChangesIn(WireRequest):
+class AgentChangesIn(_FeatureSettings):
     """Changes of an agent. A field that is missing or null stays."""
 
     name: _Name | None = None
@@ -151,10 +158,8 @@ class AgentChangesIn(WireRequest):
     # Perdure's own, beyond the wire; `false` and an empty list remove them.
     auto_recall: bool | ids.JsonObject | None = None
     auto_capture: bool | ids.JsonObject | None = None
-    facts: bool | ids.JsonObject | None = None
     guards: bool | ids.JsonObject | None = None
     summaries: ids.JsonObject | None = None
-    tool_output: Level | ids.ItemsByName[Level] | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None
     profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None

@@ -13,7 +13,7 @@ import pytest
 from perdure import InvalidInput, Perdure, Settings
 from perdure.context import compress
 from perdure.core.messages import ToolResult
-from perdure.engine.run.compression import AT_ONCE_CHARS
+from perdure.features.compression.results import AT_ONCE_CHARS
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.error_outputs import ERROR_OUTPUTS, ERRORS
 from tests.support.tool_outputs import records, syslog
@@ -56,11 +56,11 @@ def test_the_model_sees_the_compressed_form_and_the_log_has_the_whole(tmp_path: 
 
 def test_a_text_that_takes_too_long_stands_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wrote it may have made it to keep the reader busy; a short one is compressed all the same."""
-    monkeypatch.setattr("perdure.engine.run.compression.BUDGET_S", 0.0)
+    monkeypatch.setattr("perdure.features.compression.results.BUDGET_S", 0.0)
     model, results = run(tmp_path, records)
     assert len(records()) > AT_ONCE_CHARS and seen(model) == results[0].text == records()
 
-    monkeypatch.setattr("perdure.engine.run.compression.AT_ONCE_CHARS", len(records()))
+    monkeypatch.setattr("perdure.features.compression.results.AT_ONCE_CHARS", len(records()))
     model, _ = run(tmp_path / "at once", records)
     assert seen(model) == compress(records(), level="lossless").text
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from perdure.context.tool_output.constants import CONTEXT_LINES, EDGE_ROWS, FEW_PIECES, FEW_SHARE, OUTLINE, PART_LIMITS
-from perdure.context.tool_output.interest import tells_error
-from perdure.context.tool_output.lines import parse_lines, standouts
-from perdure.context.tool_output.shorten import Room
+from perdure.features.compression.constants import CONTEXT_LINES, EDGE_ROWS, FEW_PIECES, FEW_SHARE, OUTLINE, PART_LIMITS
+from perdure.features.compression.interest import tells_error
+from perdure.features.compression.lines import parse_lines, standouts
+from perdure.features.compression.shorten import Room
 
 _NUMBER = re.compile(r"\d+")
 _LETTERS = re.compile(r"(?<!\w)[^\W\d_]{4,}(?!\w)")

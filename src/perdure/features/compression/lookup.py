@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from perdure.context.retrieval.expand import largest, parse_rows
-from perdure.context.tool_output.constants import EXPAND_TOKENS
-from perdure.context.tool_output.excerpt import Piece, part_line
-from perdure.context.tool_output.json_document import parse_json, parse_path, path_name
-from perdure.context.tool_output.quantities import parse_quantity
-from perdure.context.tool_output.search_results import parse_csv
-from perdure.context.tool_output.table import dump
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import ToolError
+from perdure.features.compression.constants import EXPAND_TOKENS
+from perdure.features.compression.excerpt import Piece, part_line
+from perdure.features.compression.json_document import parse_json, parse_path, path_name
+from perdure.features.compression.quantities import parse_quantity
+from perdure.features.compression.search_results import parse_csv
+from perdure.features.compression.table import dump
 
 PIECE_CHARS = 1_200
 """Larger values of a JSON document, and longer lines, are shown in parts."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any
 
-from perdure.context.tool_output.constants import PART_LIMITS
-from perdure.context.tool_output.excerpt import Piece, excerpt
-from perdure.context.tool_output.interest import tells_error
-from perdure.context.tool_output.shorten import Family, Room
 from perdure.core.text.markup import strip_unreadable
+from perdure.features.compression.constants import PART_LIMITS
+from perdure.features.compression.excerpt import Piece, excerpt
+from perdure.features.compression.interest import tells_error
+from perdure.features.compression.shorten import Family, Room
 
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml[^>]*>\s*<!doctype html)", re.IGNORECASE)
 _BREAKS = frozenset(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context import expand
-from perdure.context.tool_output.quantities import parse_quantity
 from perdure.core.errors import ToolError
+from perdure.features.compression.quantities import parse_quantity
 
 
 def found(values: list[object], where: str) -> tuple[list[object], str]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from math import sqrt
 
-from perdure.context.tool_output.constants import (
+from perdure.features.compression.constants import (
     CHANGE_WINDOW,
     EDGE_ROWS,
     ERROR,
@@ -20,7 +20,7 @@ from perdure.context.tool_output.constants import (
     RARE_SHARE,
     SIGMAS,
 )
-from perdure.context.tool_output.table import MISSING_CELL, Columns
+from perdure.features.compression.table import MISSING_CELL, Columns
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 # Digits in groups of three or not, with a decimal point, and with a decimal comma; the unit may stand on either side.

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
-from perdure.context.tool_output.html import HtmlFamily
-from perdure.context.tool_output.json_document import JsonFamily, find_style, write_style
-from perdure.context.tool_output.lines import LinesFamily
-from perdure.context.tool_output.lookup import look_up
-from perdure.context.tool_output.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
-from perdure.context.tool_output.search_results import CsvFamily, NdjsonFamily, SearchFamily
-from perdure.context.tool_output.shorten import Family, Room
+from perdure.features.compression.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
+from perdure.features.compression.html import HtmlFamily
+from perdure.features.compression.json_document import JsonFamily, find_style, write_style
+from perdure.features.compression.lines import LinesFamily
+from perdure.features.compression.lookup import look_up
+from perdure.features.compression.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
+from perdure.features.compression.search_results import CsvFamily, NdjsonFamily, SearchFamily
+from perdure.features.compression.shorten import Family, Room
 
 VAIN_SHARE = 4
 _DECODER = json.JSONDecoder()

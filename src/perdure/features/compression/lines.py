@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.context.tool_output.constants import (
+from perdure.features.compression.constants import (
     CONTEXT_LINES,
     EDGE_ROWS,
     RARE_SIGMAS,
@@ -22,7 +22,7 @@ from perdure.context.tool_output.constants import (
     TEMPLATE_LINES,
     VARIED_SHARE,
 )
-from perdure.context.tool_output.interest import (
+from perdure.features.compression.interest import (
     change_points,
     is_sequence,
     mean_and_deviation,
@@ -32,7 +32,7 @@ from perdure.context.tool_output.interest import (
     rare_rows,
     tells_error,
 )
-from perdure.context.tool_output.shorten import Family, Room
+from perdure.features.compression.shorten import Family, Room
 
 _WORD = re.compile(r"[^\s=:,;\"'()\[\]{}<>|/]+")
 _SPACES = re.compile(r"\s+")

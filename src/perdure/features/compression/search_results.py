@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import ROWS_LEAST, SURE_SHARE_JSON
-from perdure.context.tool_output.json_document import STYLES, columns_of, find_style, is_table, parse_json, rows_of
-from perdure.context.tool_output.shorten import Family, Room, shorten_table
-from perdure.context.tool_output.table import TABLE_NOTE, Columns, dump, read, write, write_texts
+from perdure.features.compression.constants import ROWS_LEAST, SURE_SHARE_JSON
+from perdure.features.compression.json_document import STYLES, columns_of, find_style, is_table, parse_json, rows_of
+from perdure.features.compression.shorten import Family, Room, shorten_table
+from perdure.features.compression.table import TABLE_NOTE, Columns, dump, read, write, write_texts
 
 DELIMITERS = ("\t", ",", ";", "|")
 SAMPLE_LINES = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from perdure.context.tool_output.shorten import Room, shorten_table
-from perdure.context.tool_output.table import Columns
+from perdure.features.compression.shorten import Room, shorten_table
+from perdure.features.compression.table import Columns
 
 ROWS, STATES = 80, 8
 NAMES = [f"pod-{row}-x{row * 7919 % 97}" for row in range(ROWS)]

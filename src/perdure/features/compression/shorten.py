@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import INDEX_PER_LINE, SURE_SHARE
-from perdure.context.tool_output.interest import index_columns, numbers_of, shown_rows
-from perdure.context.tool_output.table import Columns, dump, write
+from perdure.features.compression.constants import INDEX_PER_LINE, SURE_SHARE
+from perdure.features.compression.interest import index_columns, numbers_of, shown_rows
+from perdure.features.compression.table import Columns, dump, write
 
 SUMMARY_VALUES = 5
 SUMMARY_CHARS = 40

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context import compress, decode
-from perdure.context.tool_output.interest import tells_error
 from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.features.compression.interest import tells_error
 from tests.support.strategies import effort
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=20) | st.sampled_from(

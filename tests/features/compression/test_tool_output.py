@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.context import Compressed, compress, decode, expand
-from perdure.context.tool_output.interest import tells_error
 from perdure.core.errors import ToolError
+from perdure.features.compression.interest import tells_error
 from tests.support.real_tokens import real_tokens
 from tests.support.tool_outputs import MARKS, OUTPUTS, pods, records, syslog, text_table
 

@@ -21,7 +21,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any
 
-from perdure.context.tool_output.constants import (
+from perdure.features.compression.constants import (
     LIST_WIDTH,
     MAP_LEAST,
     MATRIX_WIDTH,
@@ -31,8 +31,8 @@ from perdure.context.tool_output.constants import (
     SURE_SHARE_JSON,
     TEXT_CHARS,
 )
-from perdure.context.tool_output.shorten import Family, Room, shorten_table
-from perdure.context.tool_output.table import (
+from perdure.features.compression.shorten import Family, Room, shorten_table
+from perdure.features.compression.table import (
     MISSING,
     TABLE_NOTE,
     Columns,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from perdure.context.tool_output.interest import plain_number
+from perdure.features.compression.interest import plain_number
 
 _TABLE = tomllib.loads(Path(__file__).with_name("units.toml").read_text(encoding="utf-8"))
 _LARGE = _TABLE.pop("large")

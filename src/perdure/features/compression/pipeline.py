@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.context.tool_output.constants import (
+from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.features.compression.constants import (
     BUDGET_FLOOR,
     BUDGET_LEAST,
     BUDGET_SHARE,
@@ -24,10 +25,9 @@ from perdure.context.tool_output.constants import (
     SAMPLES,
     SURE_SHARE,
 )
-from perdure.context.tool_output.excerpt import excerpt
-from perdure.context.tool_output.lookup import pieces_of
-from perdure.context.tool_output.shorten import Family, Room
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.features.compression.excerpt import excerpt
+from perdure.features.compression.lookup import pieces_of
+from perdure.features.compression.shorten import Family, Room
 
 Level = Literal["off", "lossless", "full"]
 LEVELS: tuple[Level, ...] = ("off", "lossless", "full")

@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from perdure.context.tool_output.constants import ABOVE_SHARE, DEFAULT_SHARE, TERM_CHARS, TERM_SHARE
+from perdure.features.compression.constants import ABOVE_SHARE, DEFAULT_SHARE, TERM_CHARS, TERM_SHARE
 
 TABLE_NOTE = "one line per row; an empty cell has the column's value under `empty`"
 MISSING_CELL = "~"
