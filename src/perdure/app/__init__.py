@@ -205,7 +205,7 @@ class App:
     @property
     def _own_services(self) -> Sequence[Service]:
         """Those that don't go on until the last run has ended."""
-        return [one for one in self.services.values() if not any(one is part for part in self.runner.after_runs.parts)]
+        return [one for one in self.services.values() if id(one) not in map(id, self.runner.after_runs.parts)]
 
     @property
     def choice(self) -> Choice:
