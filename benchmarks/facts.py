@@ -145,9 +145,9 @@ async def measure(folder: Path, rows: int) -> bool:
             now = FactFilter(as_of=CLOCK + timedelta(days=15, seconds=talk.random.randrange(86_400)))
             return {
                 "passages": partial(find.passages, [archive_id], text),
-                "facts, current view": partial(find.facts, graph.id, text, where=FactFilter()),
-                "facts, true at a time": partial(find.facts, graph.id, text, where=FactFilter(at=moment())),
-                "facts, as of a day": partial(find.facts, graph.id, text, where=now),
+                "facts, current view": partial(find_facts, find, graph.id, text, where=FactFilter()),
+                "facts, true at a time": partial(find_facts, find, graph.id, text, where=FactFilter(at=moment())),
+                "facts, as of a day": partial(find_facts, find, graph.id, text, where=now),
             }
 
         for name, search in searches().items():

@@ -20,8 +20,8 @@ from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.provenance.sources import Source
-from perdure.domain.facts.turns import turn_sources
 from perdure.domain.provenance.context import context_sources
+from perdure.features.facts.units.turns import turn_sources
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.facts.fading.policy import TidyItem
+    from perdure.features.facts.search.plan import FactHit
     from perdure.features.facts.service import FactHistory
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
@@ -113,8 +114,8 @@ _HOMES = {
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "core.facts.values": (
-        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
-        "ProfileEntry",
+        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts",
+        "Profile",        "ProfileEntry",
     ),
     "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
@@ -130,6 +131,7 @@ _HOMES = {
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.facts.fading.policy": ("TidyItem",),
+    "features.facts.search.plan": ("FactHit",),
     "features.facts.service": ("FactHistory",),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),

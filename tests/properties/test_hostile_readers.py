@@ -40,8 +40,6 @@ from perdure.core.tools.loops import split_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
-from perdure.domain.facts.documents import render_json
-from perdure.domain.facts.known import names_in as entities_in
 from perdure.domain.files.chunking import chunks
 from perdure.domain.files.document_outline import outline_of_lines
 from perdure.domain.provenance.context import sources_of_grep
@@ -52,6 +50,8 @@ from perdure.features.compression.compress import compress, decode, expand, find
 from perdure.features.facts.extraction.model_extractor import parse_extraction
 from perdure.features.facts.extraction.patterns import statements_in_document
 from perdure.features.facts.fading.policy import count_words
+from perdure.features.facts.units.documents import render_json
+from perdure.features.facts.units.known import names_in as entities_in
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.facts import facts_in

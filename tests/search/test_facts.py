@@ -14,8 +14,8 @@ import pytest
 from perdure import AsyncPerdure, FactHit, Hits
 from perdure.core.facts.values import Fact, FactFilter
 from perdure.core.ids import FactId
+from perdure.features.facts.search.columns import FAR, FactColumns, load_fact_columns
 from perdure.library import AsyncAgent
-from perdure.search.archive_cache import FAR, FactColumns, load_fact_columns
 from perdure.settings import Settings
 from perdure.testing import FakeClock
 

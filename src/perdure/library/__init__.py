@@ -34,7 +34,7 @@ from perdure.library.sync.folders import Folder
 from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
-from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
+from perdure.search.hits import Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "ContextOverview",
     "CostLedger",
     "Explanation",
-    "FactHit",
     "FactOrigin",
     "Folder",
     "Group",

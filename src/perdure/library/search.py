@@ -19,7 +19,7 @@ from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.parts import AsyncAgentPart
 from perdure.library.units import find_conversation
-from perdure.search.hits import HITS_MAX, FactScope, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
 from perdure.search.query import parse_time
 from perdure.storage.tx import Tx
 
@@ -130,7 +130,7 @@ class AsyncSearch(AsyncAgentPart):
             conversation_seq=seq,
             messages=messages,
             blocks=blocks,
-            facts=None if self._agent_id is None or archives is not None else FactScope(),
+            features=None if self._agent_id is None or archives is not None else {},
         )
         return await self._app.search.recall(
             scope,

@@ -7,9 +7,9 @@ import pytest
 from perdure.core.groups.group import GroupMember, GroupPlan, Speaker
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.domain.facts.turns import is_turn
 from perdure.domain.groups.units import update_group
 from perdure.engine.groups.texts import build_input, parse_choice
+from perdure.features.facts.units.turns import is_turn
 from perdure.testing.scripted_model import Line, fails, says
 from tests.support.groups import open_team
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.facts.retraction import retract_deleted
+from perdure.domain.texts import TEXTS_DELETED
 from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -165,5 +165,5 @@ def check_archive(archive: Archive) -> Archive:
 
 def _delete(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage], *, at: datetime) -> int:
     """Delete passages of an archive with what is known from them alone; return how many there were."""
-    retract_deleted(tx, [passage.id for passage in passages], at=at)
+    TEXTS_DELETED(tx, [passage.id for passage in passages], at)
     return tx.passages.delete(archive_id, [passage.seq for passage in passages])

@@ -8,6 +8,7 @@ The `memory` tool has blocks as files under /memories, the form that some models
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -294,7 +295,7 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
         for feature in find_features()
         if feature.tools
         for name, function in vars(feature.load(feature.tools)).items()
-        if name in MEMORY_TOOL_SPECS
+        if name in MEMORY_TOOL_SPECS and not inspect.iscoroutinefunction(function)  # that is a search
     },
 }
 """Name -> function `(tx, call, **checked_arguments)`.

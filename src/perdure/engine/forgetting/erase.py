@@ -19,7 +19,7 @@ from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailab
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
-from perdure.domain.facts.retraction import retract_deleted
+from perdure.domain.texts import TEXTS_DELETED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
@@ -250,7 +250,7 @@ def _erase_passages(
     page = tx.mentions.scan("passages", archive_id, redactor, after=after, limit=PAGE)
     passages = tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found])
     deleted = [one for one in passages if redactor.finds(one.text)]
-    retract_deleted(tx, [one.id for one in deleted], at=at)
+    TEXTS_DELETED(tx, [one.id for one in deleted], at)
     tx.passages.delete(archive_id, [one.seq for one in deleted])
     tx.sources.delete(archive_id, [one.id for one in deleted])
     for passage in passages:

@@ -12,9 +12,9 @@ from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Gr
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
-from perdure.domain.facts.deltas import forgotten_texts, told_texts
 from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of, settle
 from perdure.domain.facts.lines import own_version
+from perdure.features.facts.units.deltas import forgotten_texts, told_texts
 from perdure.storage.tx import Tx
 
 PAGE = 200

@@ -29,7 +29,7 @@ from perdure.core.forgetting.values import (
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
-from perdure.domain.facts.retraction import retract_changed, retract_deleted
+from perdure.domain.texts import TEXTS_CHANGED, TEXTS_DELETED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
 from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, forget_waiting, restore_facts
@@ -194,7 +194,7 @@ def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at
 
 def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> CorrectionItem:
     """Delete a passage, with what is known from it alone. What is restored is extracted again."""
-    retract_deleted(tx, [passage.id], at=at)
+    TEXTS_DELETED(tx, [passage.id], at)
     tx.passages.delete(passage.archive_id, [passage.seq])
     return passage_item(passage, None)
 
@@ -326,7 +326,7 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
     if now is None:
         tx.passages.add([passage])
     else:
-        retract_changed(tx, [passage.id], at=inputs.now)
+        TEXTS_CHANGED(tx, [passage.id], inputs.now)
         tx.passages.put(passage)
     return ""
 

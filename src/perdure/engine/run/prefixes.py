@@ -36,9 +36,10 @@ from perdure.context.window.budget import summary_tokens
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import WORKING_CHECKPOINT, Block
-from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
+from perdure.core.conversations import Conversation, ConversationState, SystemMessage, is_graph_key, system_message_id
 from perdure.core.errors import NotFound
-from perdure.core.ids import BlockId
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.models import EXTRACTIVE, Models
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
@@ -51,7 +52,6 @@ from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
 from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
-from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.engine.approvals.answers import client_skills, client_specs
@@ -400,6 +400,12 @@ def recompile_prefix(
     )
 
 
+MEMORY_DELTAS: Point[[Tx, AgentId, Mapping[str, int], Mapping[str, int], TokenCounter], Sequence[str]] = Point(
+    "memory_deltas"
+)
+"""What an agent is told of changes between the versions that its log has seen and those of now."""
+
+
 def delta_texts(
     tx: Tx,
     agent: Agent,
@@ -426,7 +432,7 @@ def delta_texts(
         seen_blocks = {key: version for key, version in seen_blocks.items() if key not in notes}
     texts = memory_deltas(seen_blocks, blocks, labels=labels, folded=folded)
     window, _ = inputs.window(agent)
-    texts += build_fact_deltas(tx, agent.id, seen, memory.versions, counter=inputs.counter)
+    texts += tuple(text for some in MEMORY_DELTAS(tx, agent.id, seen, memory.versions, inputs.counter) for text in some)
     return texts + build_file_deltas(
         tx, agent.id, seen, memory.versions, prefix=prefix.seen, limits=limits_of(agent, window), counter=inputs.counter
     )

@@ -6,34 +6,30 @@ A search may wait for a query's vector, and its ranking takes time that the one 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import ToolError
-from perdure.core.facts.values import Fact, FactFilter, Graph
+from perdure.core.features import find_features
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import TRUSTED, Source
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
-from perdure.core.text.zones import zone
+from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import resolve_handle
-from perdure.domain.facts.graphs import fact_sources
 from perdure.domain.files.chunking import ChunkSizes, chunks
 from perdure.domain.files.tools import grep_files, render_passages
-from perdure.domain.provenance.context import (
-    sources_of_facts,
-    sources_of_grep,
-    sources_of_messages,
-    sources_of_passages,
-)
+from perdure.domain.provenance.context import sources_of_grep, sources_of_messages, sources_of_passages
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import QUERY_TIMEOUT_S, Search
@@ -121,40 +117,6 @@ async def _archival_memory_search(
     return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=passages, sources=sources)
 
 
-async def _search_facts(
-    call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
-) -> ToolOutcome:
-    """Search what the agent's graph knows."""
-    where = FactFilter(at=parse_time(at, timezone=call.timezone))
-    limit = max(1, min(limit, MAX_RESULTS))
-
-    def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:
-        graph = tx.graphs.find_by_agent(call.run.key.agent_id)
-        name = (entity or "").strip()
-        return graph, tx.entities.find_by_names(graph.id, [name])[name] if graph is not None and name else ()
-
-    graph, entities = await call.store.read(prepare)
-    if graph is None:
-        return ToolOutcome(text=json.dumps({"message": "No facts are known yet.", "results": []}))
-    if (entity or "").strip() and not entities:
-        message = f"Nothing is known by the name {entity!r:.80}: search without an entity."
-        return ToolOutcome(text=json.dumps({"message": message, "results": []}, ensure_ascii=False))
-    where = replace(where, entities=tuple(entities))
-    hits = await call.search.facts(graph.id, query, where=where, limit=limit, timezone=call.timezone)
-    facts = [hit.fact for hit in hits]
-
-    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage], tuple[Source, ...]]:
-        texts = [fact.text_seq for fact in facts]
-        passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
-        return fact_sources(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
-
-    sources, passages, outside = await call.store.read(load)
-    results = [_fact_shape(fact, sources[fact.first_seq], zone(call.timezone)) for fact in facts]
-    message = f"Showing {len(results)} results:" if results else "No results found."
-    text = json.dumps({"message": message, "results": results}, ensure_ascii=False)
-    return ToolOutcome(text=text, passages=tuple(passages), sources=outside)
-
-
 async def _search_memory(
     call: SearchCall,
     convo_keyword_queries: list[str] | None = None,
@@ -199,7 +161,7 @@ def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[st
         "role": message.role,
         **({"name": message.name} if message.name and message.role != "tool" else {}),
         "relevance": _relevance(hit, ran),
-        "content": _cut(without_notice(message.text)),
+        "content": cut(without_notice(message.text)),
     }
 
 
@@ -207,25 +169,9 @@ def _passage_shape(passage: Passage) -> dict[str, Any]:
     """A passage as a search shows it."""
     return {
         "timestamp": passage.occurred_at.isoformat(timespec="seconds"),
-        "content": _cut(passage.text),
+        "content": cut(passage.text),
         "tags": list(passage.tags),
         "id": passage.id,
-    }
-
-
-def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, Any]:
-    """A fact as a search shows it: since when, until when, and the newest message or text that says it."""
-    times = {
-        name: time.astimezone(home).isoformat(timespec="seconds")
-        for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))
-        if time is not None
-    }
-    return {
-        "fact": _cut(fact.text),
-        **times,
-        **({"source": sources[-1]} if sources else {}),
-        **({} if fact.trust in TRUSTED else {"untrusted": f"from {fact.trust}"}),
-        "id": fact.id,
     }
 
 
@@ -267,7 +213,7 @@ def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:
     return {"search_mode": "hybrid" if "vectors" in ran.arms else "fts", "score": round(hit.score, 3)}
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     """The beginning of a result's text."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
 
@@ -288,16 +234,23 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
         tx.passages.count_use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
 
 
-SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
+_SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
-    "search_facts": _search_facts,
     "search_memory": _search_memory,
     "grep_files": _grep_files,
     "search_output": _search_output,
     "semantic_search_files": _semantic_search_files,
 }
 """Name -> what it does."""
+
+
+@functools.cache
+def search_tools() -> Mapping[str, Callable[..., Awaitable[ToolOutcome]]]:
+    """Those, and the coroutines among the tools of features: they are such tools too."""
+    of_features = (vars(feature.load(feature.tools)) for feature in find_features() if feature.tools)
+    found = {name: one for some in of_features for name, one in some.items() if name in MEMORY_TOOL_SPECS}
+    return {**_SEARCH_TOOLS, **{name: one for name, one in found.items() if inspect.iscoroutinefunction(one)}}
 
 
 SIZES = ChunkSizes(target=500, most=800)

@@ -26,11 +26,11 @@ if for_work(__name__):
     from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
     from perdure.core.ids import FactId
     from perdure.core.provenance.sources import TrustLabel
-    from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.graphs import FactFields
     from perdure.features.facts.cli_views import entity_shape, fact_shape, fact_view, facts_view, rule_shape
     from perdure.features.facts.fading.policy import Memory, kind_of
     from perdure.features.facts.settings import load_graph_settings
+    from perdure.features.facts.units.context import context_facts
     from perdure.features.facts.views import FactConditions
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.search import period

@@ -11,10 +11,10 @@ from perdure.core.ids import GraphId
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import add_episode, delete_episodes
 from perdure.features.facts.extraction.extract import extract_texts
+from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.views import AsyncFactViews, with_entities
 from perdure.library.checks import check_limit, check_text, utc
 from perdure.library.parts import reads
-from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
 DELETE_ROWS = 500

@@ -26,6 +26,7 @@ FEATURE = Feature(
             keeps_false=True,
         )
     },
+    tools="tools",
     parts={"facts": "service:AsyncFacts"},
     agent_parts={"profile": "views:AsyncFactViews.profile", "timeline": "views:AsyncFactViews.timeline"},
     services=("extraction.worker:Extractions",),
@@ -33,6 +34,14 @@ FEATURE = Feature(
     points={
         "turns_read": "copies:count_turns_read",
         "found_by_words": "cli_views:search_facts",
+        "memory_deltas": "units.deltas:build_fact_deltas",
+        "recall_plan": "search.plan:plan_facts",
+        "recall_hits": "search.recall:add_facts",
+        "recall_fills": "search.recall:add_profile",
+        "recalled": "search.plan:count_facts",
+        "texts_changed": "units.retraction:retract_changed",
+        "texts_deleted": "units.retraction:retract_deleted",
+        "wordings": "search.words:match_facts",
         "page_changes": "pages:watch_graph",
     },
 )

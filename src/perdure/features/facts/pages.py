@@ -32,14 +32,15 @@ from perdure.core.text.reprs import attributes, plural
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.facts.graphs import FactFields
-from perdure.domain.facts.profile import TEXT_RELATION
+from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
+from perdure.features.facts.units.profile import TEXT_RELATION
 from perdure.features.facts.views import FactConditions
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.search import period
-from perdure.search.hits import FactHit, Why
+from perdure.search.hits import Why
 from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_of, field_of, form_of, is_number

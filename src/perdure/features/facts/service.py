@@ -24,8 +24,6 @@ from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
-from perdure.domain.facts.batches import count_waiting
-from perdure.domain.facts.documents import document_kind
 from perdure.domain.facts.graphs import (
     FactFields,
     NewEntity,
@@ -43,11 +41,14 @@ from perdure.domain.facts.graphs import (
 from perdure.features.facts.episodes import AsyncEpisodes
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
+from perdure.features.facts.search.plan import FactHit, find_facts
 from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
+from perdure.features.facts.units.batches import count_waiting
+from perdure.features.facts.units.documents import document_kind
 from perdure.features.facts.views import FactConditions, Owner, entity_seqs, fact_filter, find_graph, with_entities
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.parts import reads, writes
-from perdure.search.hits import FactHit, Hits
+from perdure.search.hits import Hits
 from perdure.storage.tx import Tx
 
 PERSON: Mapping[str, Any] = {"type": "person"}
@@ -125,7 +126,9 @@ class AsyncFacts(AsyncEpisodes):
         if prepared is None:
             return Hits()
         graph, where, home = prepared
-        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
+        return await find_facts(
+            self._ports.search, graph.id, text, where=where, limit=limit, explain=explain, timezone=home
+        )
 
     @reads
     def get(self, tx: Tx, fact_id: FactId) -> FactHit:

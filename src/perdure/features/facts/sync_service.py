@@ -11,10 +11,11 @@ from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
 from perdure.core.ids import EntityId, FactId
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
+from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.service import AsyncFacts, FactHistory
 from perdure.features.facts.sync_episodes import Episodes
 from perdure.features.facts.views import FactConditions, Owner
-from perdure.search.hits import FactHit, Hits
+from perdure.search.hits import Hits
 
 __all__ = ["Facts"]
 

@@ -28,18 +28,18 @@ from perdure.core.text.zones import local as local
 from perdure.core.text.zones import zone as zone
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
-from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
 from perdure.domain.facts.graphs import check_scope, zone_of
-from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
 from perdure.features.facts.fading.policy import TidyItem
+from perdure.features.facts.search.plan import FactHit, find_facts
 from perdure.features.facts.settings import Forgetting, load_agent_facts
+from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.features.facts.units.profile import load_profile, trust_filter
 from perdure.library.checks import check_limit, utc
 from perdure.library.parts import AsyncPart, reads
 from perdure.library.search import check_budget
-from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ class AsyncFactViews(AsyncPart):
         where = await self._ports.store.read(
             lambda tx: trust_filter(tx, self._agent_id, fact_filter(tx, graph, {"at": now}))
         )
-        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
+        hits = await find_facts(self._ports.search, graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
             profile = self._profile(tx, graph, int(PROFILE_SHARE * budget_tokens), "")

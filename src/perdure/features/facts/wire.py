@@ -25,13 +25,13 @@ from perdure.core.facts.values import (
     ProfileEntry,
 )
 from perdure.core.ids import AgentId, GraphId
-from perdure.domain.facts.context import context_facts
 from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
+from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
 from perdure.features.facts.settings import load_graph_settings
+from perdure.features.facts.units.context import context_facts
 from perdure.features.facts.views import Owner
-from perdure.search.hits import FactHit
 from perdure.search.query import parse_time
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields

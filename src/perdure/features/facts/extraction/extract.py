@@ -16,7 +16,6 @@ from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFoun
 from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import AgentId
-from perdure.domain.facts.batches import LoadedBatch, load_batch, load_text_batch
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.run.log import Line
@@ -27,6 +26,7 @@ from perdure.features.facts.extraction.nearness import find_same, show_near
 from perdure.features.facts.extraction.plan import plan_extraction
 from perdure.features.facts.extraction.store import pass_over, store_plan
 from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
+from perdure.features.facts.units.batches import LoadedBatch, load_batch, load_text_batch
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

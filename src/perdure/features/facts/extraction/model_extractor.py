@@ -31,9 +31,9 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import local
-from perdure.domain.facts.batches import CONTEXT_TURNS
 from perdure.domain.facts.graphs import ALIASES_MAX
 from perdure.features.facts.extraction.grounds import Said
+from perdure.features.facts.units.batches import CONTEXT_TURNS
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")

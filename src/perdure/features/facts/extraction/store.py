@@ -16,8 +16,6 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
-from perdure.domain.facts.batches import LoadedBatch, episodes_of, load_again, scope_of
-from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import (
     FactFields,
@@ -32,6 +30,8 @@ from perdure.domain.facts.graphs import (
 from perdure.engine.reading import Reading
 from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
 from perdure.features.facts.extraction.times import better_times
+from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
+from perdure.features.facts.units.citations import count_citations
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ import logging
 from perdure.app import App
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
-from perdure.domain.facts.turns import is_turn
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.engine.workers.worker import Worker
@@ -21,6 +20,7 @@ from perdure.features.facts.extraction.extractors import FactPorts, extract_noth
 from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
 from perdure.features.facts.fading.passes import ForgettingWork
 from perdure.features.facts.settings import load_agent_facts
+from perdure.features.facts.units.turns import is_turn
 
 log = logging.getLogger(__name__)
 

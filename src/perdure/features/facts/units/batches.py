@@ -20,10 +20,18 @@ from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.graphs import zone_of
-from perdure.domain.facts.known import with_known
-from perdure.domain.facts.turns import given_turn, is_turn, trusts_of, turn_of, turn_of_passage, turn_sources, user_name
 from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.features.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
+from perdure.features.facts.units.known import with_known
+from perdure.features.facts.units.turns import (
+    given_turn,
+    is_turn,
+    trusts_of,
+    turn_of,
+    turn_of_passage,
+    turn_sources,
+    user_name,
+)
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.context.sections.envelopes import envelope
+from perdure.core.conversations import is_graph_key
 from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
 from perdure.core.text.zones import zone
-from perdure.domain.facts.context import fact_line
-from perdure.domain.facts.profile import trust_filter
+from perdure.features.facts.units.context import fact_line
+from perdure.features.facts.units.profile import trust_filter
 from perdure.storage.tx import Tx
 
 CHANGES_MAX = 50
@@ -25,13 +26,8 @@ DELTA_TOKENS = 500
 """The most tokens of the facts in a message; the newest go first."""
 
 
-def is_graph_key(key: str) -> bool:
-    """Return whether a key of a conversation's seen versions is a graph, not a block, folder or file."""
-    return key.startswith("graph-")
-
-
 def build_fact_deltas(
-    tx: Tx, agent_id: AgentId, seen: Mapping[str, int], versions: Mapping[str, int], *, counter: TokenCounter
+    tx: Tx, agent_id: AgentId, seen: Mapping[str, int], versions: Mapping[str, int], counter: TokenCounter
 ) -> tuple[str, ...]:
     """Build the message about facts that people changed between the versions `seen` by a log and these; empty when
     there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""

@@ -11,17 +11,17 @@ from operator import attrgetter
 from perdure.core.facts.values import Episode
 from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
 from perdure.domain.facts.graphs import delete_episodes, retract_facts
-from perdure.domain.facts.turns import is_turn, trusts_of, turn_sources
+from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
 from perdure.storage.tx import Tx
 
 
-def retract_deleted(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
+def retract_deleted(tx: Tx, refs: Sequence[str], at: datetime) -> None:
     """Delete the episodes of deleted messages or passages, by their ids, and retract facts without other support."""
     for graph_id, episodes in groupby(tx.episodes.find(refs), attrgetter("graph_id")):
         delete_episodes(tx, tx.graphs.get(graph_id), list(episodes), at=at)
 
 
-def retract_changed(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
+def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
     """Retract facts that only the former texts of messages or passages support, by their ids, and have the new texts
     extracted. What was not extracted yet is not concerned."""
     found = tx.episodes.find(refs)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from perdure.core.events import MemoryRecalled, MessageAdded, StoredEvent
 from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import Entity, Fact, Graph
-from perdure.core.ids import ArchiveId, FactId, PassageId
+from perdure.core.ids import FactId, PassageId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
 from perdure.core.text.forms import match_form
 from perdure.core.text.words import parse_query, stems
+from perdure.domain.archives.passages import count_passages
 from perdure.storage.tx import Tx
 
 _FACT = re.compile(r'"id": "(fact-[0-9a-f-]{36})"')
@@ -54,15 +55,6 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
         if places:
             asked = [one.text for one in messages if one.role == "user" and one.run_seq == run_seq]
             count_passages(tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, asked)])
-
-
-def count_passages(tx: Tx, ids: Sequence[PassageId]) -> None:
-    """Count that these passages were recalled or cited once more, those of them that exist."""
-    by_archive: dict[ArchiveId, list[int]] = {}
-    for archive_id, seq in tx.passages.find_places(ids).values():
-        by_archive.setdefault(archive_id, []).append(seq)
-    for archive_id, seqs in by_archive.items():
-        tx.passages.count_recall(archive_id, seqs)
 
 
 def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) -> None:

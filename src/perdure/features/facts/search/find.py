@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.agents import Agent
 from perdure.core.facts.extraction import USER as USER_NAME
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
-from perdure.domain.facts.known import known_entities
-from perdure.search.archive_cache import FactColumns
-from perdure.search.hits import HITS_MAX, FactHit, Hits, RecallScope, SearchReport, SearchRequest, Why
+from perdure.features.facts.search.columns import FactColumns, load_fact_columns
+from perdure.features.facts.search.plan import FactHit
+from perdure.features.facts.units.known import known_entities
+from perdure.search.hits import HITS_MAX, Hits, SearchReport, SearchRequest, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.hints import role_meant
 from perdure.search.ranking.pool import USER
@@ -58,7 +58,13 @@ def search_facts(
         facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=limit)
         return Hits(_hits(tx, graph, [(fact, 0.0, None) for fact in facts]), SearchReport(rows=len(facts)))
     archive = tx.archives.get(graph.fact_archive_id)
-    graded = _grade(tx, graph, request, request.archives.facts(tx, graph, archive), where)
+    graded = _grade(
+        tx,
+        graph,
+        request,
+        request.archives.columns(archive, lambda before: load_fact_columns(tx, graph.id, before)),
+        where,
+    )
     most = min(HITS_MAX, max(CANDIDATES, 2 * limit))
     ranking = rank_passages(
         tx, [archive], request, where=PassageFilter(), limit=most, only=np.unique(graded.texts), more=graded.candidates
@@ -80,48 +86,13 @@ def search_facts(
     )
 
 
-def recall_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, *, explain: bool = False
-) -> Hits[FactHit]:
-    """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
-    than in what is in view."""
-    if scope.facts is None or not scope.facts.limit or (graph := tx.graphs.find_by_agent(agent.id)) is None:
-        return Hits()
-    texts = [request.text] if scope.facts.texts is None else scope.facts.texts
-    named = known_entities(tx, graph, [name for text in texts for name in _texts_with_names(text)])
-    if not named:
-        return Hits()
-    where = FactFilter(
-        at=request.now, entities=tuple(entity.seq for entity in named), trust=scope.facts.trust, states=("active",)
-    )
-    hits = search_facts(tx, graph, request, where=where, limit=2 * scope.facts.limit, explain=explain)
-    in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
-    return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: scope.facts.limit], hits.ran)
-
-
-def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
-    """Return the first numbers of the facts that messages in the context window say."""
-    if scope.in_view is None:
-        return set()
-    conversation, first = scope.in_view
-    by_fact = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
-    episodes = tx.episodes.list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
-    in_view = {
-        one.seq
-        for one in episodes
-        if one.agent_id == agent.id and one.message_seq is not None
-        if one.message_seq in scope.pinned or (one.conversation_seq == conversation and one.message_seq >= first)
-    }
-    return {fact for fact, seqs in by_fact.items() if not in_view.isdisjoint(seqs)}
-
-
 def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:
     """Filter the facts, and compute what their entities and times say of them."""
     rows = columns.match(where)
     said = np.stack([columns.text_seq[rows], columns.valid_at[rows], columns.invalid_at[rows]])[:, ::-1]
     rows = rows[::-1][np.unique(said, axis=1, return_index=True)[1]]  # of several that say the same the last
     texts = columns.text_seq[rows]
-    named = [entity.seq for entity in known_entities(tx, graph, _texts_with_names(request.text))]
+    named = [entity.seq for entity in known_entities(tx, graph, texts_with_names(request.text))]
     away = columns.distances(rows, named)
     gains: dict[str, NDArray[np.floating]] = {}
     candidates: list[int] = []
@@ -147,7 +118,7 @@ def _best_rated(columns: FactColumns, rows: NDArray[np.int64], some: NDArray[np.
     return some[np.lexsort((-columns.seq[rows[some]], -columns.rating[rows[some]]))]
 
 
-def _texts_with_names(text: str) -> Sequence[str]:
+def texts_with_names(text: str) -> Sequence[str]:
     """Return the texts whose names are looked up: the query, and the user's where it says "I" or "my"."""
     return [USER_NAME, text] if role_meant(text) == USER else [text]
 

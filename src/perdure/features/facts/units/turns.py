@@ -15,8 +15,8 @@ from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.zones import local, zone
-from perdure.domain.facts.documents import render_json
 from perdure.domain.provenance.context import sort_captured, sources_by_message
+from perdure.features.facts.units.documents import render_json
 from perdure.storage.tx import Tx
 
 
