@@ -27,6 +27,7 @@ from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.ids import ArchiveId, FactId, PassageId, Uuids
 from perdure.core.passages import Archive, Passage
 from perdure.domain.facts.graphs import NewEntity, create_graph, store_entities
+from perdure.features.facts.search.plan import find_facts
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 

@@ -94,6 +94,7 @@ class Feature:
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
         copies: the `CopyPart` of what an agent's copy has of it.
+        texts: the `TextKeeper` of its texts.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
 
@@ -114,6 +115,7 @@ class Feature:
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
     copies: str = ""
+    texts: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.texts import TEXTS_DELETED
+from perdure.domain.texts import TEXTS_DELETED, keepers
 from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -145,9 +145,8 @@ def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the f
     folder = tx.folders.find_by_archive(archive_id)
     if folder is not None:
         raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
-    graph = tx.graphs.find_by_archive(archive_id)
-    if graph is not None:
-        raise InvalidInput(f"{archive_id} holds the texts of facts: change the facts of {graph.name!r}")
+    for holder in filter(None, (keeper.find_holder(tx, archive_id) for keeper in keepers())):
+        raise InvalidInput(f"{archive_id} holds {holder}")
 
 
 def check_archive(archive: Archive) -> Archive:

@@ -31,6 +31,7 @@ FEATURE = Feature(
     agent_parts={"profile": "views:AsyncFactViews.profile", "timeline": "views:AsyncFactViews.timeline"},
     services=("extraction.worker:Extractions",),
     copies="copies:FACTS",
+    texts="forgetting:TEXTS",
     points={
         "turns_read": "copies:count_turns_read",
         "found_by_words": "cli_views:search_facts",
@@ -42,6 +43,7 @@ FEATURE = Feature(
         "texts_changed": "units.retraction:retract_changed",
         "texts_deleted": "units.retraction:retract_deleted",
         "wordings": "search.words:match_facts",
+        "origin_of": "origins:origin_of_fact",
         "page_changes": "pages:watch_graph",
     },
 )

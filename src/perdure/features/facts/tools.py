@@ -14,8 +14,8 @@ from perdure.core.provenance.sources import TRUSTED, Source
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.facts.graphs import fact_sources
-from perdure.domain.provenance.context import sources_of_facts
 from perdure.engine.search.tools import MAX_RESULTS, SearchCall, cut
+from perdure.features.facts.forgetting import sources_of_facts
 from perdure.features.facts.search.plan import find_facts
 from perdure.search.query import parse_time
 from perdure.storage.tx import Tx

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.errors import NotFound
 from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import CorrectionItem, Key
-from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
+from perdure.core.forgetting.values import CorrectionItem, Key, Place
+from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId
+from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source
 from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of, settle
 from perdure.domain.facts.lines import own_version
+from perdure.domain.texts import TextKeeper
 from perdure.features.facts.units.deltas import forgotten_texts, told_texts
-from perdure.storage.tx import Tx
+from perdure.storage.tx import TEXT_TABLES, Tx
 
 PAGE = 200
 WAITING_MAX = 10_000
@@ -44,12 +48,6 @@ def forget_news(tx: Tx, agent_id: AgentId, redactor: Redactor) -> Sequence[Corre
         return ()
     told = {seq for seq, text in told_texts(tx, graph.id).items() if redactor.finds(text)}
     return [_facts_item(graph, (), texts=[seq]) for seq in sorted(told - forgotten_texts(tx, graph.id))]
-
-
-def forget_episodes(tx: Tx, agent_id: AgentId, message_seq: int, *, at: datetime) -> Sequence[CorrectionItem]:
-    """Delete the episodes of a message, and what is known from them alone; return what undoing that needs."""
-    episodes = tx.episodes.list_by_messages(agent_id, [message_seq])
-    return [forget_episode(tx, tx.graphs.get(episode.graph_id), episode, at=at) for episode in episodes]
 
 
 def forget_episode(tx: Tx, graph: Graph, episode: Episode, *, at: datetime) -> CorrectionItem:
@@ -169,3 +167,104 @@ def erase_episodes_of(tx: Tx, agent_id: AgentId, seqs: Sequence[int], *, at: dat
         episodes = tx.episodes.list_by_seqs(graph_id, numbers)
         delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
         tx.sources.delete(graph_id, [episode.id for episode in episodes])
+
+
+class FactTexts:
+    """The texts of facts, of their entities, and of what they were extracted from."""
+
+    kind = "fact"
+
+    def find_holder(self, tx: Tx, archive_id: ArchiveId) -> str | None:
+        graph = tx.graphs.find_by_archive(archive_id)
+        return None if graph is None else f"the texts of facts: change the facts of {graph.name!r}"
+
+    def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
+        if TEXT_TABLES[table].owners == "graphs":
+            return None, owner_id, tx.graphs.get(GraphId(owner_id)).name
+        graph = tx.graphs.find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
+        if graph is None:
+            return None
+        facts = believed_facts(tx, graph, int(key[0])) if owner_id == graph.fact_archive_id else ()
+        return ("fact", facts[0].id, graph.name) if facts else ("graph", graph.id, graph.name)
+
+    def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
+        graph = tx.graphs.find_by_archive(archive_id)
+        return None if graph is None else forget_facts(tx, graph, seq, at=at)
+
+    def forget_unread(
+        self, tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, *, news: bool
+    ) -> Sequence[CorrectionItem]:
+        told = forget_news(tx, agent_id, redactor) if news else ()
+        return [*told, *forget_waiting(tx, agent_id, redactor, at=at)]
+
+    def forget_message(self, tx: Tx, agent_id: AgentId, message_seq: int, at: datetime) -> Sequence[CorrectionItem]:
+        episodes = tx.episodes.list_by_messages(agent_id, [message_seq])
+        return [forget_episode(tx, tx.graphs.get(episode.graph_id), episode, at=at) for episode in episodes]
+
+    def restore(self, tx: Tx, item: CorrectionItem, at: datetime) -> str:
+        return restore_facts(tx, item, at=at)
+
+    def erase(
+        self, tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, at: datetime
+    ) -> tuple[int, Key | None] | None:
+        match table:
+            case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
+                return erase_texts(tx, graph, ArchiveId(owner_id), redactor, after, at=at)
+            case "entities":
+                return erase_entities(tx, GraphId(owner_id), redactor, after)
+            case "episodes":
+                return erase_episodes(tx, GraphId(owner_id), redactor, after, at=at)
+        return None
+
+    def erase_messages(self, tx: Tx, agent_id: AgentId, seqs: Sequence[int], at: datetime) -> None:
+        erase_episodes_of(tx, agent_id, seqs, at=at)
+
+    def list_alone(self, tx: Tx, write: MemoryWrite) -> Sequence[str]:
+        return _facts_of(tx, write)
+
+    def take_back(self, tx: Tx, write: MemoryWrite, at: datetime) -> CorrectionItem | None:
+        graph = tx.graphs.get(GraphId(write.owner_id))
+        with suppress(NotFound):
+            return forget_episode(tx, graph, tx.episodes.get(EpisodeId(write.ref)), at=at)
+        return None
+
+    def find_write(self, tx: Tx, ref: str) -> tuple[str, datetime]:
+        episode = tx.episodes.get(EpisodeId(ref))
+        return episode.graph_id, episode.created_at
+
+    def read_write(self, tx: Tx, write: MemoryWrite) -> tuple[str, str, bool]:
+        graph, facts = tx.graphs.get(GraphId(write.owner_id)), ()  # type: tuple[Graph, Sequence[Fact]]
+        with suppress(NotFound):  # its episode is gone
+            facts = tx.facts.list_by_episodes(graph.id, [tx.episodes.get(EpisodeId(write.ref)).seq])
+        return graph.name, "\n".join(fact.text for fact in facts), bool(facts)
+
+    def list_sources(self, tx: Tx, ids: Sequence[str]) -> Sequence[Source]:
+        facts = tx.facts.list_by_ids([FactId(id_) for id_ in ids])
+        return [source for one in facts for source in sources_of_facts(tx, tx.graphs.get(one.graph_id), [one])]
+
+
+TEXTS: TextKeeper = FactTexts()
+
+
+def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Source, ...]:
+    """Return what these facts say from outside."""
+    untrusted = [fact for fact in facts if fact.trust not in TRUSTED]
+    found: dict[Source, None] = {}
+    for fact in untrusted:
+        seqs = tx.facts.sources(graph.id, [fact.first_seq])[fact.first_seq]
+        episodes = tx.episodes.list_by_seqs(graph.id, seqs)
+        writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
+        sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
+        found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])
+    return tuple(found)
+
+
+def _facts_of(tx: Tx, write: MemoryWrite) -> Sequence[str]:
+    """The ids of the facts that only this episode supports and that are believed."""
+    try:
+        episode = tx.episodes.get(EpisodeId(write.ref))
+    except NotFound:  # its message or passage was deleted
+        return ()
+    facts = tx.facts.list_by_episodes(episode.graph_id, [episode.seq])
+    sources = tx.facts.sources(episode.graph_id, [fact.first_seq for fact in facts])
+    return [fact.id for fact in facts if list(sources[fact.first_seq]) == [episode.seq]]
