@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.facts.values import (
-        Community,
-        CommunityHit,
-        Entity,
-        Fact,
-        FactContext,
-        FactEvent,
-        FactRule,
-        GraphCounts,
-        Profile,
-        ProfileEntry,
-    )
     from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.groups.group import (
@@ -68,6 +56,18 @@ if TYPE_CHECKING:
     from perdure.features.facts.fading.policy import TidyItem
     from perdure.features.facts.search.plan import FactHit
     from perdure.features.facts.service import FactHistory
+    from perdure.features.facts.values import (
+        Community,
+        CommunityHit,
+        Entity,
+        Fact,
+        FactContext,
+        FactEvent,
+        FactRule,
+        GraphCounts,
+        Profile,
+        ProfileEntry,
+    )
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library import *
     from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
@@ -113,7 +113,7 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.facts.values": (
+    "features.facts.values": (
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts",
         "Profile",        "ProfileEntry",
     ),

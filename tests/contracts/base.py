@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Author, Block
-from perdure.core.facts.values import Entity, Episode, Fact, Graph
 from perdure.core.files import File, Folder
 from perdure.core.ids import (
     DEFAULT_ORG,
@@ -40,6 +39,9 @@ from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.values import Entity, Episode, Fact, Graph
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
@@ -292,7 +294,7 @@ class Contract:
     def add_graph(self, tx: Tx, name: str = "ada", *, agent_id: AgentId | None = None) -> Graph:
         """A graph with its archives; with `agent_id`, this agent's."""
         facts, entities = (self.add_archive(tx, name=f"{what} of {name}") for what in ("facts", "entities"))
-        graph = tx.graphs.add(
+        graph = tx.of(Graphs).add(
             Graph(
                 id=GraphId(self.ids.new("graph")),
                 org_id=tx.org_id,
@@ -304,12 +306,12 @@ class Contract:
             )
         )
         if agent_id is not None:
-            tx.graphs.attach(agent_id, graph.id)
+            tx.of(Graphs).attach(agent_id, graph.id)
         return graph
 
     def add_entities(self, tx: Tx, graph_id: GraphId, *names: str, **values: Any) -> Sequence[Entity]:
         fields = {"type": "Person", "created_at": AT, "updated_at": AT, **values}
-        return tx.entities.add(
+        return tx.of(Entities).add(
             [Entity(id=EntityId(self.ids.new("entity")), graph_id=graph_id, name=name, **fields) for name in names]
         )
 

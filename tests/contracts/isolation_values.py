@@ -13,7 +13,6 @@ from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
-from perdure.core.facts.values import FactFilter
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
@@ -43,6 +42,7 @@ from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
+from perdure.features.facts.values import FactFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from perdure.app import App
-    from perdure.core.facts.values import FactEvent, Profile
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.facts.service import AsyncFacts
+    from perdure.features.facts.values import FactEvent, Profile
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]

@@ -19,10 +19,6 @@ from perdure.storage.tables.background.passes import Passes, Queues
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
-from perdure.storage.tables.facts.entities import Entities
-from perdure.storage.tables.facts.episodes import Episodes
-from perdure.storage.tables.facts.facts import Facts
-from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.files import AgentFiles, Files
 from perdure.storage.tables.folders import Folders
 from perdure.storage.tables.groups.groups import GroupMessages, Groups
@@ -91,10 +87,6 @@ class Tx:
         self.sandbox = Sandbox(db, org_id, limits)
         self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
-        self.graphs = Graphs(db, org_id)
-        self.entities = Entities(db, org_id)
-        self.facts = Facts(db, org_id)
-        self.episodes = Episodes(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
         self.erasures = Erasures(db, org_id)

@@ -15,10 +15,10 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelUnreachable
-from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
-from perdure.core.facts.values import GraphCounts
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.values import GraphCounts
 from perdure.library.agent import AsyncAgent
 from perdure.library.identities import IdentityFields
 from perdure.settings import Settings

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.facts.extraction import Batch, Extraction
+from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.testing import InlineStore
 from tests.engine.facts.test_background import Scribe, opened, steps

@@ -14,12 +14,13 @@ import pytest
 from perdure import AsyncAgent
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelReplyInvalid, ModelUnreachable
-from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.ids import AgentId
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import LineWorker
+from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.tables.entities import Entities
 from perdure.testing import InlineStore, calls, says
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 
@@ -164,7 +165,9 @@ async def test_a_name_that_is_redacted_while_it_is_shown_is_shown_no_more(
         ada = next(one for one in await agent.facts.entities() if one.name == "Ada")
         scribe.batches.clear()
         renamed = replace(ada, name=name, aliases=aliases)
-        await held(scribe, agent.facts.ingest("Ada again"), lambda: store.write(lambda tx: tx.entities.put(renamed)))
+        await held(
+            scribe, agent.facts.ingest("Ada again"), lambda: store.write(lambda tx: tx.of(Entities).put(renamed))
+        )
 
         names = [[entity.name for entity in batch.entities if entity.seq == ada.seq] for batch in scribe.batches]
         assert len(names) == shown

@@ -23,14 +23,14 @@ if for_work(__name__):
     from perdure.cli.views.view import View, fold, new_table, plural, short_id, visible
     from perdure.cli.work import confirm, get_agent, read_pairs, read_value
     from perdure.core.errors import InvalidInput
-    from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
     from perdure.core.ids import FactId
     from perdure.core.provenance.sources import TrustLabel
-    from perdure.domain.facts.graphs import FactFields
     from perdure.features.facts.cli_views import entity_shape, fact_shape, fact_view, facts_view, rule_shape
     from perdure.features.facts.fading.policy import Memory, kind_of
     from perdure.features.facts.settings import load_graph_settings
     from perdure.features.facts.units.context import context_facts
+    from perdure.features.facts.units.graphs import FactFields
+    from perdure.features.facts.values import FACT_STATES, KNOWN_STATES
     from perdure.features.facts.views import FactConditions
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.search import period

@@ -9,15 +9,19 @@ from typing import Any, TypeVar
 
 from perdure.core.agent_copies import HiddenText
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import Entity, Episode, Fact, FactRule
 from perdure.core.forgetting.redaction import NO_RELATION
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.domain.agents.copies import CopyPart, HeldRows
-from perdure.domain.facts.communities import Changes
-from perdure.domain.facts.graphs import check_fact, check_scope, entity_text, graph_of_agent
 from perdure.features.facts.settings import check_graph_settings
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.graphs import check_fact, check_scope, entity_text, graph_of_agent
+from perdure.features.facts.values import Entity, Episode, Fact, FactRule
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -46,7 +50,7 @@ class FactsCopy:
 
 def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message]) -> int:
     """Return how many of these turns facts were extracted from."""
-    last_read = tx.episodes.last_seq(agent_id, conversation_seq)
+    last_read = tx.of(Episodes).last_seq(agent_id, conversation_seq)
     return sum(one.seq <= last_read for one in turns)
 
 
@@ -54,18 +58,20 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
     """Return what an agent's graph knows, with the places of its sources among the turns and passages of a file."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
-    passages_read = sum(one.seq <= tx.episodes.last_seq(agent_id, -1 - number) for one in passages) if passages else 0
-    if (graph := tx.graphs.find_by_agent(agent_id)) is None:
+    passages_read = (
+        sum(one.seq <= tx.of(Episodes).last_seq(agent_id, -1 - number) for one in passages) if passages else 0
+    )
+    if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
         return FactsCopy(passages_read=passages_read)
     places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
     held = {*places, *(one.id for one in passages)}
     episodes = [
         replace(one, message_seq=places.get(one.ref), conversation_seq=None, agent_id=None)
-        for one in tx.episodes.list(graph.id, limit=_ALL)
+        for one in tx.of(Episodes).list(graph.id, limit=_ALL)
         if one.text is not None or one.ref in held
     ]
-    seqs = [int(row[0]) for row in tx.facts.columns(graph.id)]
-    all_facts, rules = tx.facts.list_by_seqs(graph.id, seqs), tx.graphs.list_rules(graph.id)
+    seqs = [int(row[0]) for row in tx.of(Facts).columns(graph.id)]
+    all_facts, rules = tx.of(Facts).list_by_seqs(graph.id, seqs), tx.of(Graphs).list_rules(graph.id)
     gone = {  # what they were derived from was changed, deleted or forgotten; nobody decided that they are wrong
         first
         for first, newest in {one.first_seq: one for one in all_facts}.items()
@@ -75,10 +81,10 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
     # A name that only such a fact has goes with it.
     unnamed = {end for one in all_facts if one.first_seq in gone for end in (one.subject, one.object)}
     unnamed -= {end for one in facts for end in (one.subject, one.object)} | {rule.entity or 0 for rule in rules}
-    sources = tx.facts.sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
+    sources = tx.of(Facts).sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
     numbers = {one.seq for one in episodes}
     return FactsCopy(
-        entities=[one for one in tx.entities.list(graph.id, limit=_ALL) if one.seq not in unnamed],
+        entities=[one for one in tx.of(Entities).list(graph.id, limit=_ALL) if one.seq not in unnamed],
         facts=facts,
         episodes=episodes,
         sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
@@ -96,18 +102,18 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], rows.passages
     for seq, count in rows.turns_read.items():
         if (of_line := rows.turns[seq]) and count > 0:
-            tx.episodes.put_last_seq(agent_id, seq, of_line[min(count, len(of_line)) - 1].seq, at=at)
+            tx.of(Episodes).put_last_seq(agent_id, seq, of_line[min(count, len(of_line)) - 1].seq, at=at)
     if passages and copy.passages_read > 0:
         last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
-        tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
+        tx.of(Episodes).put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
     if not (copy.entities or copy.rules or copy.settings):
         return ()
     for scope in (one.scope for some in (copy.episodes, copy.facts) for one in some):
         check_scope(tx, scope)
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
     check_graph_settings(copy.settings)
-    tx.graphs.put(replace(graph, settings=copy.settings, updated_at=at))
-    there = tx.entities.add(
+    tx.of(Graphs).put(replace(graph, settings=copy.settings, updated_at=at))
+    there = tx.of(Entities).add(
         [
             replace(one, id=EntityId(ids.new("entity")), graph_id=graph.id, community_seq=None, fact_count=0)
             for one in copy.entities
@@ -117,11 +123,11 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
     entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in there), strict=True))
     for rule in copy.rules:
         entity = None if rule.entity is None else _of(entities, rule.entity, "an entity")
-        tx.graphs.add_rule(replace(rule, graph_id=graph.id, entity=entity))
+        tx.of(Graphs).add_rule(replace(rule, graph_id=graph.id, entity=entity))
     places = range(len(turns))
     kept = [one for one in copy.episodes if one.text is not None or one.ref in passages or one.message_seq in places]
     new = [replace(_moved(one, turns, passages, ids), graph_id=graph.id) for one in kept]
-    episodes = dict(zip((one.seq for one in kept), tx.episodes.add(new), strict=True))
+    episodes = dict(zip((one.seq for one in kept), tx.of(Episodes).add(new), strict=True))
     fact_ids = {one.id: FactId(ids.new("fact")) for one in copy.facts}
     named = {str(old): str(now) for old, now in fact_ids.items()}
     named |= {one.id: episodes[one.seq].id for one in kept}
@@ -139,16 +145,16 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
         for one in sorted(copy.facts, key=lambda one: (one.seq != one.first_seq, one.seq))
     ]
     begun = [one for one in versions if one.seq == one.first_seq]
-    added = tx.facts.add(graph, [replace(one, first_seq=0) for one in begun])
+    added = tx.of(Facts).add(graph, [replace(one, first_seq=0) for one in begun])
     firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
     later = [replace(one, first_seq=_of(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
     if len({one.first_seq for one in (*added, *later) if one.expired_at is None}) < sum(
         one.expired_at is None for one in (*added, *later)
     ):
         raise InvalidInput("two versions of one fact are believed at once")
-    believed = [one for one in (*added, *tx.facts.add(graph, later)) if one.expired_at is None]
+    believed = [one for one in (*added, *tx.of(Facts).add(graph, later)) if one.expired_at is None]
     pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]
-    tx.facts.add_sources(graph.id, pairs)
+    tx.of(Facts).add_sources(graph.id, pairs)
     Changes(added=believed).update_communities(tx, graph, at=at)
     return ()
 

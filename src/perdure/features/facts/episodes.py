@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import GraphId
 from perdure.core.provenance.sources import TrustLabel
-from perdure.domain.facts.graphs import add_episode, delete_episodes
 from perdure.features.facts.extraction.extract import extract_texts
 from perdure.features.facts.search.plan import FactHit
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import add_episode, delete_episodes
+from perdure.features.facts.values import Episode, Fact, Graph
 from perdure.features.facts.views import AsyncFactViews, with_entities
 from perdure.library.checks import check_limit, check_text, utc
 from perdure.library.parts import reads
@@ -53,7 +55,7 @@ class AsyncEpisodes(AsyncFactViews):
         times = [utc("occurred_at", one.occurred_at) or now for one in new]
 
         def add(tx: Tx) -> tuple[Graph, Sequence[Episode]]:
-            graph, own = tx.graphs.get(self._graph_id), list[Episode]()
+            graph, own = tx.of(Graphs).get(self._graph_id), list[Episode]()
             for one, occurred_at in zip(new, times, strict=True):
                 episode = add_episode(
                     tx,
@@ -69,7 +71,7 @@ class AsyncEpisodes(AsyncFactViews):
                 if one.extract:
                     own.append(episode)
                 else:
-                    tx.episodes.mark_extracted(graph.id, [episode.seq], at=now)
+                    tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=now)
             return graph, own
 
         graph, own = await self._ports.store.write(add)
@@ -82,7 +84,9 @@ class AsyncEpisodes(AsyncFactViews):
     ) -> Sequence[Episode]:
         """List the episodes of a scope. Raises: InvalidInput, NotFound."""
         check_limit(limit)
-        return tx.episodes.list(tx.graphs.get(self._graph_id).id, scope=scope, newest_first=newest_first, limit=limit)
+        return tx.of(Episodes).list(
+            tx.of(Graphs).get(self._graph_id).id, scope=scope, newest_first=newest_first, limit=limit
+        )
 
     async def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
         """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
@@ -92,8 +96,8 @@ class AsyncEpisodes(AsyncFactViews):
         retracted: list[Fact] = []
 
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:
-            graph = tx.graphs.get(self._graph_id)
-            episodes = tx.episodes.list(self._graph_id, scope=scope, limit=DELETE_ROWS)
+            graph = tx.of(Graphs).get(self._graph_id)
+            episodes = tx.of(Episodes).list(self._graph_id, scope=scope, limit=DELETE_ROWS)
             return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now()).lost
 
         count = DELETE_ROWS

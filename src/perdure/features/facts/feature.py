@@ -44,6 +44,8 @@ FEATURE = Feature(
         "texts_deleted": "units.retraction:retract_deleted",
         "wordings": "search.words:match_facts",
         "origin_of": "origins:origin_of_fact",
+        "compare": "upkeep:check_entities",
+        "redacted_rows": "upkeep:renew_version",
         "page_changes": "pages:watch_graph",
     },
 )

@@ -10,15 +10,26 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source
-from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of, settle
-from perdure.domain.facts.lines import own_version
 from perdure.domain.texts import TextKeeper
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.units.deltas import forgotten_texts, told_texts
+from perdure.features.facts.units.graphs import (
+    change_fact,
+    delete_episodes,
+    delete_facts,
+    restore_fact,
+    said_of,
+    settle,
+)
+from perdure.features.facts.units.lines import own_version
+from perdure.features.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.storage.tx import TEXT_TABLES, Tx
 
 PAGE = 200
@@ -29,7 +40,7 @@ CORRECTION: Mapping[str, Any] = {"type": "correction"}
 
 def believed_facts(tx: Tx, graph: Graph, text_seq: int) -> Sequence[Fact]:
     """The facts with this text that are believed."""
-    return tx.facts.list_by_texts(graph.id, [text_seq], where=FactFilter(states=FACT_STATES))
+    return tx.of(Facts).list_by_texts(graph.id, [text_seq], where=FactFilter(states=FACT_STATES))
 
 
 def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> CorrectionItem | None:
@@ -43,7 +54,7 @@ def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> Correc
 def forget_news(tx: Tx, agent_id: AgentId, redactor: Redactor) -> Sequence[CorrectionItem]:
     """Keep the text out of the message that tells the agent of changed facts: nobody believes what it says of them, but
     the agent was not told yet."""
-    graph = tx.graphs.find_by_agent(agent_id)
+    graph = tx.of(Graphs).find_by_agent(agent_id)
     if graph is None:
         return ()
     told = {seq for seq, text in told_texts(tx, graph.id).items() if redactor.finds(text)}
@@ -52,35 +63,35 @@ def forget_news(tx: Tx, agent_id: AgentId, redactor: Redactor) -> Sequence[Corre
 
 def forget_episode(tx: Tx, graph: Graph, episode: Episode, *, at: datetime) -> CorrectionItem:
     """Delete an episode, and what is known from it alone; return what undoing that needs."""
-    first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
+    first_seqs = tx.of(Facts).first_seqs(graph.id, episode.seq)
     retracted = delete_episodes(tx, graph, [episode], at=at)
     return _facts_item(graph, retracted.lost, episode, first_seqs, again=retracted.again)
 
 
 def forget_waiting(tx: Tx, agent_id: AgentId, redactor: Redactor, *, at: datetime) -> Sequence[CorrectionItem]:
     """Delete the texts that were given to the agent, still wait for extraction, and hold the text."""
-    graph = tx.graphs.find_by_agent(agent_id)
+    graph = tx.of(Graphs).find_by_agent(agent_id)
     if graph is None:
         return ()
-    waiting = tx.episodes.list_waiting(graph.id, limit=WAITING_MAX)
+    waiting = tx.of(Episodes).list_waiting(graph.id, limit=WAITING_MAX)
     return [forget_episode(tx, graph, one, at=at) for one in waiting if redactor.finds(one.text or "")]
 
 
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
     """Believe forgotten facts again, with the episode that supported them; return why some are not."""
-    graph, before, problem = tx.graphs.get(GraphId(item.id)), json.loads(item.before), ""
+    graph, before, problem = tx.of(Graphs).get(GraphId(item.id)), json.loads(item.before), ""
     if before["episode"] is not None:
         times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
-        (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
-        tx.facts.add_sources(graph.id, [(first_seq, episode.seq) for first_seq in before["first_seqs"]])
+        (episode,) = tx.of(Episodes).add([Episode(**{**before["episode"], **times})])
+        tx.of(Facts).add_sources(graph.id, [(first_seq, episode.seq) for first_seq in before["first_seqs"]])
     for id_ in before["facts"]:
-        fact = tx.facts.get(FactId(id_))
+        fact = tx.of(Facts).get(FactId(id_))
         if fact.expired_at is None:
             problem = f"{id_} was changed again"
         else:
-            restore_fact(tx, graph, fact.id, origin=own_version(tx.facts.versions(fact.id)).origin, at=at)
+            restore_fact(tx, graph, fact.id, origin=own_version(tx.of(Facts).versions(fact.id)).origin, at=at)
     for id_ in before.get("again", ()):
-        versions = tx.facts.versions(FactId(id_))
+        versions = tx.of(Facts).versions(FactId(id_))
         *_, was, again = [one for one in versions if "ended_by" not in one.origin]
         if again.change != "restore" or again.expired_at is not None:
             problem = f"{id_} was changed again"
@@ -124,7 +135,7 @@ def erase_texts(
         text = redactor.redact(passage.text)
         if archive_id == graph.fact_archive_id:
             delete_facts(tx, graph, believed_facts(tx, graph, passage.seq), origin=CORRECTION, at=at)
-            tx.facts.put_text(graph, passage.seq, text)
+            tx.of(Facts).put_text(graph, passage.seq, text)
         else:
             source = redactor.redact_fields(dict(passage.source))
             tx.passages.put(replace(passage, text=text, source=source))
@@ -134,8 +145,8 @@ def erase_texts(
 def erase_entities(tx: Tx, graph_id: GraphId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
     """Take the text out of the next entities, and of the names by which they are found."""
     page = tx.mentions.scan("entities", graph_id, redactor, after=after, limit=PAGE)
-    for entity in tx.entities.list_by_seqs(graph_id, [int(found.key[0]) for found in page.found]):
-        tx.entities.put(
+    for entity in tx.of(Entities).list_by_seqs(graph_id, [int(found.key[0]) for found in page.found]):
+        tx.of(Entities).put(
             replace(
                 entity,
                 name=redactor.redact(entity.name),
@@ -152,8 +163,8 @@ def erase_episodes(
 ) -> tuple[int, Key | None]:
     """Delete the next episodes with the text, and what is known from them alone."""
     page = tx.mentions.scan("episodes", graph_id, redactor, after=after, limit=PAGE)
-    episodes = tx.episodes.list_by_seqs(graph_id, [int(found.key[0]) for found in page.found])
-    delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
+    episodes = tx.of(Episodes).list_by_seqs(graph_id, [int(found.key[0]) for found in page.found])
+    delete_episodes(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
     tx.sources.delete(graph_id, [episode.id for episode in episodes])
     return len(page.found), page.after
 
@@ -161,11 +172,11 @@ def erase_episodes(
 def erase_episodes_of(tx: Tx, agent_id: AgentId, seqs: Sequence[int], *, at: datetime) -> None:
     """Delete the episodes of messages, and what is known from them alone."""
     by_graph: dict[GraphId, list[int]] = {}
-    for episode in tx.episodes.list_by_messages(agent_id, seqs):
+    for episode in tx.of(Episodes).list_by_messages(agent_id, seqs):
         by_graph.setdefault(episode.graph_id, []).append(episode.seq)
     for graph_id, numbers in by_graph.items():
-        episodes = tx.episodes.list_by_seqs(graph_id, numbers)
-        delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
+        episodes = tx.of(Episodes).list_by_seqs(graph_id, numbers)
+        delete_episodes(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
         tx.sources.delete(graph_id, [episode.id for episode in episodes])
 
 
@@ -175,20 +186,20 @@ class FactTexts:
     kind = "fact"
 
     def find_holder(self, tx: Tx, archive_id: ArchiveId) -> str | None:
-        graph = tx.graphs.find_by_archive(archive_id)
+        graph = tx.of(Graphs).find_by_archive(archive_id)
         return None if graph is None else f"the texts of facts: change the facts of {graph.name!r}"
 
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
         if TEXT_TABLES[table].owners == "graphs":
-            return None, owner_id, tx.graphs.get(GraphId(owner_id)).name
-        graph = tx.graphs.find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
+            return None, owner_id, tx.of(Graphs).get(GraphId(owner_id)).name
+        graph = tx.of(Graphs).find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
         if graph is None:
             return None
         facts = believed_facts(tx, graph, int(key[0])) if owner_id == graph.fact_archive_id else ()
         return ("fact", facts[0].id, graph.name) if facts else ("graph", graph.id, graph.name)
 
     def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
-        graph = tx.graphs.find_by_archive(archive_id)
+        graph = tx.of(Graphs).find_by_archive(archive_id)
         return None if graph is None else forget_facts(tx, graph, seq, at=at)
 
     def forget_unread(
@@ -198,8 +209,8 @@ class FactTexts:
         return [*told, *forget_waiting(tx, agent_id, redactor, at=at)]
 
     def forget_message(self, tx: Tx, agent_id: AgentId, message_seq: int, at: datetime) -> Sequence[CorrectionItem]:
-        episodes = tx.episodes.list_by_messages(agent_id, [message_seq])
-        return [forget_episode(tx, tx.graphs.get(episode.graph_id), episode, at=at) for episode in episodes]
+        episodes = tx.of(Episodes).list_by_messages(agent_id, [message_seq])
+        return [forget_episode(tx, tx.of(Graphs).get(episode.graph_id), episode, at=at) for episode in episodes]
 
     def restore(self, tx: Tx, item: CorrectionItem, at: datetime) -> str:
         return restore_facts(tx, item, at=at)
@@ -208,7 +219,7 @@ class FactTexts:
         self, tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, at: datetime
     ) -> tuple[int, Key | None] | None:
         match table:
-            case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
+            case "passages" if (graph := tx.of(Graphs).find_by_archive(ArchiveId(owner_id))) is not None:
                 return erase_texts(tx, graph, ArchiveId(owner_id), redactor, after, at=at)
             case "entities":
                 return erase_entities(tx, GraphId(owner_id), redactor, after)
@@ -223,24 +234,24 @@ class FactTexts:
         return _facts_of(tx, write)
 
     def take_back(self, tx: Tx, write: MemoryWrite, at: datetime) -> CorrectionItem | None:
-        graph = tx.graphs.get(GraphId(write.owner_id))
+        graph = tx.of(Graphs).get(GraphId(write.owner_id))
         with suppress(NotFound):
-            return forget_episode(tx, graph, tx.episodes.get(EpisodeId(write.ref)), at=at)
+            return forget_episode(tx, graph, tx.of(Episodes).get(EpisodeId(write.ref)), at=at)
         return None
 
     def find_write(self, tx: Tx, ref: str) -> tuple[str, datetime]:
-        episode = tx.episodes.get(EpisodeId(ref))
+        episode = tx.of(Episodes).get(EpisodeId(ref))
         return episode.graph_id, episode.created_at
 
     def read_write(self, tx: Tx, write: MemoryWrite) -> tuple[str, str, bool]:
-        graph, facts = tx.graphs.get(GraphId(write.owner_id)), ()  # type: tuple[Graph, Sequence[Fact]]
+        graph, facts = tx.of(Graphs).get(GraphId(write.owner_id)), ()  # type: tuple[Graph, Sequence[Fact]]
         with suppress(NotFound):  # its episode is gone
-            facts = tx.facts.list_by_episodes(graph.id, [tx.episodes.get(EpisodeId(write.ref)).seq])
+            facts = tx.of(Facts).list_by_episodes(graph.id, [tx.of(Episodes).get(EpisodeId(write.ref)).seq])
         return graph.name, "\n".join(fact.text for fact in facts), bool(facts)
 
     def list_sources(self, tx: Tx, ids: Sequence[str]) -> Sequence[Source]:
-        facts = tx.facts.list_by_ids([FactId(id_) for id_ in ids])
-        return [source for one in facts for source in sources_of_facts(tx, tx.graphs.get(one.graph_id), [one])]
+        facts = tx.of(Facts).list_by_ids([FactId(id_) for id_ in ids])
+        return [source for one in facts for source in sources_of_facts(tx, tx.of(Graphs).get(one.graph_id), [one])]
 
 
 TEXTS: TextKeeper = FactTexts()
@@ -251,8 +262,8 @@ def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Sourc
     untrusted = [fact for fact in facts if fact.trust not in TRUSTED]
     found: dict[Source, None] = {}
     for fact in untrusted:
-        seqs = tx.facts.sources(graph.id, [fact.first_seq])[fact.first_seq]
-        episodes = tx.episodes.list_by_seqs(graph.id, seqs)
+        seqs = tx.of(Facts).sources(graph.id, [fact.first_seq])[fact.first_seq]
+        episodes = tx.of(Episodes).list_by_seqs(graph.id, seqs)
         writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
         sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
         found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])
@@ -262,9 +273,9 @@ def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Sourc
 def _facts_of(tx: Tx, write: MemoryWrite) -> Sequence[str]:
     """The ids of the facts that only this episode supports and that are believed."""
     try:
-        episode = tx.episodes.get(EpisodeId(write.ref))
+        episode = tx.of(Episodes).get(EpisodeId(write.ref))
     except NotFound:  # its message or passage was deleted
         return ()
-    facts = tx.facts.list_by_episodes(episode.graph_id, [episode.seq])
-    sources = tx.facts.sources(episode.graph_id, [fact.first_seq for fact in facts])
+    facts = tx.of(Facts).list_by_episodes(episode.graph_id, [episode.seq])
+    sources = tx.of(Facts).sources(episode.graph_id, [fact.first_seq for fact in facts])
     return [fact.id for fact in facts if list(sources[fact.first_seq]) == [episode.seq]]

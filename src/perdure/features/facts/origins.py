@@ -7,10 +7,14 @@ from contextlib import suppress
 from datetime import tzinfo
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import Episode, Fact, FactChange
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.zones import local, zone
-from perdure.domain.facts.graphs import zone_of
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import zone_of
+from perdure.features.facts.values import Episode, Fact, FactChange
 from perdure.library.origins.answers import find_message
 from perdure.library.origins.values import FactOrigin, FactSource, FactVersionText
 from perdure.storage.tx import Tx
@@ -34,15 +38,15 @@ REASONS: Mapping[FactChange, str] = {
 def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) -> FactOrigin:
     """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
     fact_id = FactId(id_)
-    versions = tx.facts.versions(fact_id)
+    versions = tx.of(Facts).versions(fact_id)
     last = versions[-1]
     if agent_id is not None:
-        graph = tx.graphs.find_by_agent(agent_id)
+        graph = tx.of(Graphs).find_by_agent(agent_id)
         if graph is None or graph.id != last.graph_id:
             raise NotFound("fact", fact_id, hint="it is another agent's")
     home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
-    names = {one.seq: one.name for one in tx.entities.list_by_seqs(last.graph_id, [last.subject, last.object])}
-    seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
+    names = {one.seq: one.name for one in tx.of(Entities).list_by_seqs(last.graph_id, [last.subject, last.object])}
+    seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
     return FactOrigin(
         id=fact_id,
         text=last.text,
@@ -50,7 +54,7 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
         relation=last.relation,
         object=names[last.object],
         versions=tuple(_version(one, home) for one in versions),
-        sources=tuple(_source(tx, episode) for episode in tx.episodes.list_by_seqs(last.graph_id, seqs)),
+        sources=tuple(_source(tx, episode) for episode in tx.of(Episodes).list_by_seqs(last.graph_id, seqs)),
     )
 
 

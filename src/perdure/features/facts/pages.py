@@ -15,7 +15,17 @@ from starlette.requests import Request
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import (
+from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
+from perdure.core.passages import PassageFilter
+from perdure.core.text.reprs import attributes, plural
+from perdure.core.text.zones import local, zone
+from perdure.domain.agents.units import AgentChanges
+from perdure.features.facts.search.plan import FactHit
+from perdure.features.facts.service import NewFactFields
+from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
+from perdure.features.facts.units.graphs import FactFields
+from perdure.features.facts.units.profile import TEXT_RELATION
+from perdure.features.facts.values import (
     KNOWN_STATES,
     CommunityHit,
     Entity,
@@ -26,16 +36,6 @@ from perdure.core.facts.values import (
     Graph,
     Profile,
 )
-from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
-from perdure.core.passages import PassageFilter
-from perdure.core.text.reprs import attributes, plural
-from perdure.core.text.zones import local, zone
-from perdure.domain.agents.units import AgentChanges
-from perdure.domain.facts.graphs import FactFields
-from perdure.features.facts.search.plan import FactHit
-from perdure.features.facts.service import NewFactFields
-from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
-from perdure.features.facts.units.profile import TEXT_RELATION
 from perdure.features.facts.views import FactConditions
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi import Path as PathParam
 from pydantic import Field
 
-from perdure.core.facts.values import FactState
 from perdure.core.provenance.sources import TrustLabel
+from perdure.features.facts.values import FactState
 from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
 from perdure.features.facts.wire import (
     SCOPE_MAX_CHARS,

@@ -8,23 +8,23 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import (
-    RELATION,
-    Entity,
-    Episode,
-    Fact,
-    FactFilter,
-    FactRule,
-    FactState,
-    Graph,
-    GraphCounts,
-)
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
-from perdure.domain.facts.graphs import (
+from perdure.features.facts.episodes import AsyncEpisodes
+from perdure.features.facts.extraction.extract import extract_due, extract_texts
+from perdure.features.facts.extraction.extractors import extract_nothing
+from perdure.features.facts.extraction.values import USER
+from perdure.features.facts.search.plan import FactHit, find_facts
+from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.batches import count_waiting
+from perdure.features.facts.units.documents import document_kind
+from perdure.features.facts.units.graphs import (
     FactFields,
     NewEntity,
     NewFact,
@@ -38,13 +38,17 @@ from perdure.domain.facts.graphs import (
     store_entities,
     zone_of,
 )
-from perdure.features.facts.episodes import AsyncEpisodes
-from perdure.features.facts.extraction.extract import extract_due, extract_texts
-from perdure.features.facts.extraction.extractors import extract_nothing
-from perdure.features.facts.search.plan import FactHit, find_facts
-from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
-from perdure.features.facts.units.batches import count_waiting
-from perdure.features.facts.units.documents import document_kind
+from perdure.features.facts.values import (
+    RELATION,
+    Entity,
+    Episode,
+    Fact,
+    FactFilter,
+    FactRule,
+    FactState,
+    Graph,
+    GraphCounts,
+)
 from perdure.features.facts.views import FactConditions, Owner, entity_seqs, fact_filter, find_graph, with_entities
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.parts import reads, writes
@@ -102,9 +106,9 @@ class AsyncFacts(AsyncEpisodes):
         where = fact_filter(tx, graph, conditions)
 
         def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
-            return tx.facts.page(graph.id, where=where, after=above, before=below, **order)
+            return tx.of(Facts).page(graph.id, where=where, after=above, before=below, **order)
 
-        return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
+        return with_entities(tx, graph, page.load(query, lambda cursor: tx.of(Facts).get(FactId(cursor)).first_seq))
 
     async def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
@@ -134,22 +138,22 @@ class AsyncFacts(AsyncEpisodes):
     def get(self, tx: Tx, fact_id: FactId) -> FactHit:
         """The newest version of a fact. Raises: NotFound."""
         check_text("fact_id", fact_id)
-        fact = tx.facts.get(fact_id)
-        return with_entities(tx, tx.graphs.get(fact.graph_id), [fact])[0]
+        fact = tx.of(Facts).get(fact_id)
+        return with_entities(tx, tx.of(Graphs).get(fact.graph_id), [fact])[0]
 
     @reads
     def history(self, tx: Tx, fact_id: FactId) -> FactHistory:
         """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
         check_text("fact_id", fact_id)
-        versions = tx.facts.versions(fact_id)
+        versions = tx.of(Facts).versions(fact_id)
         last = versions[-1]
-        (hit,) = with_entities(tx, tx.graphs.get(last.graph_id), [last])
-        seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
+        (hit,) = with_entities(tx, tx.of(Graphs).get(last.graph_id), [last])
+        seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
         return FactHistory(
             versions=versions,
             subject=hit.subject,
             object=hit.object,
-            sources=tx.episodes.list_by_seqs(last.graph_id, seqs),
+            sources=tx.of(Episodes).list_by_seqs(last.graph_id, seqs),
         )
 
     async def add(
@@ -211,7 +215,7 @@ class AsyncFacts(AsyncEpisodes):
         ]
         entities = store_entities(tx, graph, names, ids=ids, at=at)
         episode = add_episode(tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at)
-        tx.episodes.mark_extracted(graph.id, [episode.seq], at=at)
+        tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=at)
         new = NewFact(
             text=text, subject=entities[0].seq, relation=relation, object=entities[1].seq, scope=scope or {}, **values
         )
@@ -233,8 +237,8 @@ class AsyncFacts(AsyncEpisodes):
             times["text"] = without_credentials(changes["text"].strip())
             if origin["type"] == "person":
                 times["trust"] = changes.get("trust", "user")
-        fact = tx.facts.get(fact_id)
-        graph = tx.graphs.get(fact.graph_id)
+        fact = tx.of(Facts).get(fact_id)
+        graph = tx.of(Graphs).get(fact.graph_id)
         fields: FactFields = {**changes, **times}
         kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
         changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
@@ -251,18 +255,18 @@ class AsyncFacts(AsyncEpisodes):
     @writes
     def forget(self, tx: Tx, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
         """As `delete`; `origin` is who does it. Raises: NotFound."""
-        facts = [tx.facts.get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+        facts = [tx.of(Facts).get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
         at = self._ports.clock.now()
         deleted: list[Fact] = []
         for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
             own = [fact for fact in facts if fact.graph_id == graph_id]
-            deleted += delete_facts(tx, tx.graphs.get(graph_id), own, origin=origin, at=at)
+            deleted += delete_facts(tx, tx.of(Graphs).get(graph_id), own, origin=origin, at=at)
         return deleted
 
     @writes
     def restore(self, tx: Tx, fact_id: FactId) -> FactHit:
         """Believe a deleted fact again. Raises: NotFound."""
-        graph = tx.graphs.get(tx.facts.get(fact_id).graph_id)
+        graph = tx.of(Graphs).get(tx.of(Facts).get(fact_id).graph_id)
         fact = restore_fact(tx, graph, fact_id, origin=PERSON, at=self._ports.clock.now())
         return with_entities(tx, graph, [fact])[0]
 
@@ -303,7 +307,7 @@ class AsyncFacts(AsyncEpisodes):
 
     async def extract(self) -> Sequence[FactHit]:
         """Extract now what was said since the last extraction, and return the new facts. Raises: StoreError."""
-        behind = await self._ports.store.read(lambda tx: tx.episodes.list_behind_of(self._id))
+        behind = await self._ports.store.read(lambda tx: tx.of(Episodes).list_behind_of(self._id))
         facts: list[Fact] = []
         for seq in behind or (0,):
             facts += await extract_due(self._ports, (self._id, seq), rest=True)
@@ -331,7 +335,7 @@ class AsyncFacts(AsyncEpisodes):
         settings = {**graph.settings, **plain_graph_settings(changes)}
         check_graph_settings(settings)
         graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
-        tx.graphs.put(graph)
+        tx.of(Graphs).put(graph)
         return graph
 
     @writes
@@ -347,20 +351,20 @@ class AsyncFacts(AsyncEpisodes):
         at = self._ports.clock.now()
         about = (entity_seqs(tx, graph, entity) or (None,))[0]
         rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
-        number = tx.graphs.add_rule(rule).seq
-        return next(one for one in tx.graphs.list_rules(graph.id) if one.seq == number)
+        number = tx.of(Graphs).add_rule(rule).seq
+        return next(one for one in tx.of(Graphs).list_rules(graph.id) if one.seq == number)
 
     @reads
     def rules(self, tx: Tx) -> Sequence[FactRule]:
         """What must not be remembered."""
         graph = find_graph(tx, self._owner)
-        return () if graph is None else tx.graphs.list_rules(graph.id)
+        return () if graph is None else tx.of(Graphs).list_rules(graph.id)
 
     @writes
     def delete_rule(self, tx: Tx, seq: int) -> None:
         """Remove a rule by its number. Raises: NotFound."""
         check_number("seq", seq)
-        if not tx.graphs.delete_rule(self._graph(tx).id, seq):
+        if not tx.of(Graphs).delete_rule(self._graph(tx).id, seq):
             raise NotFound("rule", str(seq))
 
     async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
@@ -375,22 +379,22 @@ class AsyncFacts(AsyncEpisodes):
             return ()
 
         def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
-            return tx.entities.list(graph.id, after=above, before=below, **order)
+            return tx.of(Entities).list(graph.id, after=above, before=below, **order)
 
-        return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
+        return page.load(query, lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq)
 
     async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""
         check_text("entity_id", entity_id)
-        return await self._ports.store.read(lambda tx: tx.entities.get(entity_id))
+        return await self._ports.store.read(lambda tx: tx.of(Entities).get(entity_id))
 
     @reads
     def counts(self, tx: Tx) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""
         is_on = self._ports.find_extractor is not extract_nothing
         graph = find_graph(tx, self._owner)
-        counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
-        agents = [AgentId(self._owner)] if graph is None else tx.graphs.list_agents(graph.id)
+        counts = GraphCounts() if graph is None else tx.of(Graphs).counts(graph.id)
+        agents = [AgentId(self._owner)] if graph is None else tx.of(Graphs).list_agents(graph.id)
         waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
         return replace(counts, waiting=counts.waiting + waiting)
 
@@ -411,17 +415,17 @@ class AsyncFacts(AsyncEpisodes):
         """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
         check_text("name", name)
         ids, at = self._ports.ids, self._ports.clock.now()
-        tx.graphs.lock_names()
-        return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
+        tx.of(Graphs).lock_names()
+        return tx.of(Graphs).find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
 
     async def attach_graph(self, graph_id: GraphId) -> None:
         """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.graphs.attach(self._id, graph_id))
+        await self._ports.store.write(lambda tx: tx.of(Graphs).attach(self._id, graph_id))
 
     @reads
     def timezone(self, tx: Tx, fact_id: FactId | None = None) -> str:
         """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
-        whose = self._owner if fact_id is None else tx.facts.get(fact_id).graph_id
+        whose = self._owner if fact_id is None else tx.of(Facts).get(fact_id).graph_id
         return zone_of(tx, whose, self._ports.settings.timezone)
 
     def of(self, owner: Owner) -> AsyncFacts:
@@ -431,11 +435,11 @@ class AsyncFacts(AsyncEpisodes):
     def _graph(self, tx: Tx) -> Graph:
         """Return the graph; an agent without one gets one. Raises: NotFound."""
         if is_id("graph", self._owner):
-            return tx.graphs.get(GraphId(self._owner))
+            return tx.of(Graphs).get(GraphId(self._owner))
         return graph_of_agent(tx, AgentId(self._owner), ids=self._ports.ids, at=self._ports.clock.now())
 
 
 def _user(tx: Tx, graph: Graph) -> str:
     """Return the name of the graph's user: of the first entity that is called `User`, or was."""
-    seqs = tx.entities.find_by_names(graph.id, [USER])[USER]
-    return tx.entities.list_by_seqs(graph.id, seqs[:1])[0].name if seqs else USER
+    seqs = tx.of(Entities).find_by_names(graph.id, [USER])[USER]
+    return tx.of(Entities).list_by_seqs(graph.id, seqs[:1])[0].name if seqs else USER

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.extraction import FactType, Schema
-from perdure.core.facts.values import ENTITY_TYPES
 from perdure.core.tools.schema import check_schema
 from perdure.domain.values import check_names, check_range
+from perdure.features.facts.extraction.values import FactType, Schema
+from perdure.features.facts.values import ENTITY_TYPES
 
 FACT_SETTINGS = "facts"
 """The name of an agent's setting."""

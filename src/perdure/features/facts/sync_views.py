@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from perdure.core.facts.values import CommunityHit, Fact, FactContext, FactEvent, Profile
 from perdure.core.passages import Passage
 from perdure.features.facts.fading.policy import TidyItem
+from perdure.features.facts.values import CommunityHit, Fact, FactContext, FactEvent, Profile
 from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, AsyncFactViews
 from perdure.library.portal import Portal
 from perdure.library.sync.parts import Part

@@ -8,15 +8,17 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import Any
 
-from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import TRUSTED, Source
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.facts.graphs import fact_sources
 from perdure.engine.search.tools import MAX_RESULTS, SearchCall, cut
 from perdure.features.facts.forgetting import sources_of_facts
 from perdure.features.facts.search.plan import find_facts
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import fact_sources
+from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.search.query import parse_time
 from perdure.storage.tx import Tx
 
@@ -29,9 +31,9 @@ async def search_facts(
     limit = max(1, min(limit, MAX_RESULTS))
 
     def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:
-        graph = tx.graphs.find_by_agent(call.run.key.agent_id)
+        graph = tx.of(Graphs).find_by_agent(call.run.key.agent_id)
         name = (entity or "").strip()
-        return graph, tx.entities.find_by_names(graph.id, [name])[name] if graph is not None and name else ()
+        return graph, tx.of(Entities).find_by_names(graph.id, [name])[name] if graph is not None and name else ()
 
     graph, entities = await call.store.read(prepare)
     if graph is None:

@@ -10,7 +10,27 @@ from typing import Any, TypedDict, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import (
+from perdure.core.ids import AgentId, EntityId, GraphId, is_id
+from perdure.core.passages import Passage, PassageFilter
+from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.zones import local as local
+from perdure.core.text.zones import zone as zone
+from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
+from perdure.features.facts.fading.policy import TidyItem
+from perdure.features.facts.search.plan import FactHit, find_facts
+from perdure.features.facts.settings import Forgetting, load_agent_facts
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.communities import TAG as COMMUNITY_TAG
+from perdure.features.facts.units.communities import community_members
+from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.features.facts.units.graphs import check_scope, zone_of
+from perdure.features.facts.units.profile import load_profile, trust_filter
+from perdure.features.facts.values import (
     KNOWN_STATES,
     CommunityHit,
     Fact,
@@ -21,22 +41,6 @@ from perdure.core.facts.values import (
     Graph,
     Profile,
 )
-from perdure.core.ids import AgentId, EntityId, GraphId, is_id
-from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import TrustLabel
-from perdure.core.text.zones import local as local
-from perdure.core.text.zones import zone as zone
-from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
-from perdure.domain.facts.communities import community_members
-from perdure.domain.facts.graphs import check_scope, zone_of
-from perdure.features.facts.extraction.extractors import FactPorts
-from perdure.features.facts.extraction.worker import Extractions
-from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
-from perdure.features.facts.fading.policy import TidyItem
-from perdure.features.facts.search.plan import FactHit, find_facts
-from perdure.features.facts.settings import Forgetting, load_agent_facts
-from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
-from perdure.features.facts.units.profile import load_profile, trust_filter
 from perdure.library.checks import check_limit, utc
 from perdure.library.parts import AsyncPart, reads
 from perdure.library.search import check_budget
@@ -91,16 +95,16 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
 def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
     """Return facts with their entities, without a score."""
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
 
 
 def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     """Return the graph; None: the agent has none yet. Raises: NotFound."""
     if is_id("graph", owner):
-        return tx.graphs.get(GraphId(owner))
+        return tx.of(Graphs).get(GraphId(owner))
     tx.agents.get(AgentId(owner))
-    return tx.graphs.find_by_agent(AgentId(owner))
+    return tx.of(Graphs).find_by_agent(AgentId(owner))
 
 
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
@@ -108,8 +112,8 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
     if not name_or_id:
         return ()
     if is_id("entity", name_or_id):
-        return (tx.entities.get(EntityId(name_or_id)).seq,)
-    seqs = tuple(tx.entities.find_by_names(graph.id, [name_or_id])[name_or_id])
+        return (tx.of(Entities).get(EntityId(name_or_id)).seq,)
+    seqs = tuple(tx.of(Entities).find_by_names(graph.id, [name_or_id])[name_or_id])
     if not seqs:
         hint = "`perdure fact entities AGENT` and GET /v1/entities list those that facts are about"
         raise NotFound("entity", name_or_id, hint=hint)
@@ -177,7 +181,7 @@ class AsyncFactViews(AsyncPart):
         if (graph := find_graph(tx, self._owner)) is None:
             return ()
         where = fact_filter(tx, graph, {"entity": entity})
-        return tx.facts.timeline(
+        return tx.of(Facts).timeline(
             graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
         )
 
@@ -197,7 +201,7 @@ class AsyncFactViews(AsyncPart):
 
         def pack(tx: Tx) -> FactContext:
             profile = self._profile(tx, graph, int(PROFILE_SHARE * budget_tokens), "")
-            events = tx.facts.timeline(
+            events = tx.of(Facts).timeline(
                 graph.id, where=replace(where, at=None), until=now, newest_first=True, limit=CONTEXT_EVENTS
             )
             packed = pack_context(
@@ -209,8 +213,8 @@ class AsyncFactViews(AsyncPart):
                 home=zone(home),
             )
             facts = context_facts(packed)
-            seqs = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
-            sources = {fact.id: tx.episodes.list_by_seqs(graph.id, seqs[fact.first_seq]) for fact in facts}
+            seqs = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
+            sources = {fact.id: tx.of(Episodes).list_by_seqs(graph.id, seqs[fact.first_seq]) for fact in facts}
             return replace(packed, sources=sources)
 
         return await self._ports.store.read(pack)
@@ -230,10 +234,10 @@ class AsyncFactViews(AsyncPart):
 
         def load(tx: Tx) -> Sequence[CommunityHit]:
             if scores is None:
-                everything = tx.entities.list_communities(graph.id, limit=COMMUNITIES_MAX)
+                everything = tx.of(Entities).list_communities(graph.id, limit=COMMUNITIES_MAX)
                 found = sorted(everything, key=lambda one: -one.size)[:limit]
             else:
-                found = [one for seq in scores if (one := tx.entities.find_community(graph.id, seq)) is not None]
+                found = [one for seq in scores if (one := tx.of(Entities).find_community(graph.id, seq)) is not None]
             return [
                 CommunityHit(
                     community=one, members=community_members(tx, graph, one), score=(scores or {}).get(one.seq, 0.0)

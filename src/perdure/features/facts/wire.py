@@ -11,7 +11,14 @@ from typing import Annotated, Literal, cast
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import (
+from perdure.core.ids import AgentId, GraphId
+from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
+from perdure.features.facts.search.plan import FactHit
+from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
+from perdure.features.facts.settings import load_graph_settings
+from perdure.features.facts.units.context import context_facts
+from perdure.features.facts.units.graphs import FACT_MAX_CHARS, FactFields
+from perdure.features.facts.values import (
     CommunityHit,
     Entity,
     Fact,
@@ -24,13 +31,6 @@ from perdure.core.facts.values import (
     Profile,
     ProfileEntry,
 )
-from perdure.core.ids import AgentId, GraphId
-from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields
-from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
-from perdure.features.facts.search.plan import FactHit
-from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
-from perdure.features.facts.settings import load_graph_settings
-from perdure.features.facts.units.context import context_facts
 from perdure.features.facts.views import Owner
 from perdure.search.query import parse_time
 from perdure.server.wire import fields as ids

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from perdure.core.facts.values import FactEvent, Profile
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.facts.sync_service import Facts
+    from perdure.features.facts.values import FactEvent, Profile
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal

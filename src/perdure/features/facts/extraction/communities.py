@@ -9,15 +9,17 @@ from datetime import datetime
 from functools import partial
 
 from perdure.core.errors import ModelError, ModelNotFound
-from perdure.core.facts.extraction import CommunityFacts, Extractor, Summarizer
-from perdure.core.facts.values import Community, Graph
 from perdure.core.ids import AgentId
-from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import Reading
 from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.extraction.values import CommunityFacts, Extractor, Summarizer
 from perdure.features.facts.settings import load_agent_facts
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
+from perdure.features.facts.values import Community, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,8 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
             log.warning("communities of %s are summarized by their facts: %s", graph.id, error)
 
     def again(tx: Tx, community: Community) -> object:
-        tx.graphs.lock(graph.id)
-        now = tx.entities.find_community(graph.id, community.seq)
+        tx.of(Graphs).lock(graph.id)
+        now = tx.of(Entities).find_community(graph.id, community.seq)
         return None if now is None else (now, _facts_of(tx, graph, now, at))
 
     def store(tx: Tx) -> int:
@@ -65,8 +67,8 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
 
 def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:
     """Load the communities that are due, with their facts, and what may summarize them. Raises: NotFound."""
-    graph = tx.graphs.find_by_agent(agent_id)
-    communities = [] if graph is None else tx.entities.list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
+    graph = tx.of(Graphs).find_by_agent(agent_id)
+    communities = [] if graph is None else tx.of(Entities).list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
     if graph is None or not communities:
         return graph, (), None
     due = [(community, _facts_of(tx, graph, community, at)) for community in communities]

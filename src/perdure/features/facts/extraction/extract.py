@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
-from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
-from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
@@ -25,8 +23,13 @@ from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.nearness import find_same, show_near
 from perdure.features.facts.extraction.plan import plan_extraction
 from perdure.features.facts.extraction.store import pass_over, store_plan
+from perdure.features.facts.extraction.values import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.units.batches import LoadedBatch, load_batch, load_text_batch
+from perdure.features.facts.values import Episode, Fact, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,7 @@ async def _extract_all(
     facts: list[Fact] = []
 
     def count_tries(tx: Tx) -> int:
-        return tx.episodes.count_line_tries(*line, at=ports.clock.now())
+        return tx.of(Episodes).count_line_tries(*line, at=ports.clock.now())
 
     async def load() -> LoadedBatch | None:
         async with piece():
@@ -75,7 +78,7 @@ async def _extract_all(
         except Exception as error:
             if may_pass(error):
                 raise
-            count = await ports.store.write(lambda tx: tx.episodes.count_line_tries(*line, at=ports.clock.now()))
+            count = await ports.store.write(lambda tx: tx.of(Episodes).count_line_tries(*line, at=ports.clock.now()))
             if count < WHOLE_TRIES:
                 raise
             turns = await extract_singly(ports, line, rest=rest, last=False)
@@ -87,7 +90,7 @@ async def _extract_all(
     if rest and not is_taken():
         try:
             facts += await _extract_waiting(
-                ports, lambda tx: tx.graphs.find_by_agent(line[0]), line[0], piece, is_taken
+                ports, lambda tx: tx.of(Graphs).find_by_agent(line[0]), line[0], piece, is_taken
             )
         except ModelError as error:  # of texts that somebody gave, which keep nobody waiting for their own
             if may_pass(error) and piece is not AT_ONCE:
@@ -128,7 +131,7 @@ async def extract_texts(
                     ports.waiting.note((agent_id, 0))  # the background comes back to it
                 raise
             if left:  # somebody else was quicker
-                facts += await ports.store.read(lambda tx: tx.facts.list_by_episodes(graph.id, sorted(left)))
+                facts += await ports.store.read(lambda tx: tx.of(Facts).list_by_episodes(graph.id, sorted(left)))
         try:
             await _extract_waiting(ports, lambda tx: graph, agent_id, batches_max=1)
         except Exception as error:
@@ -258,7 +261,7 @@ async def _count_try(ports: FactPorts, loaded: LoadedBatch) -> bool:
     that was done. Raises: StoreError."""
     graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
     if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
-        await ports.store.write(lambda tx: tx.episodes.count_tries(graph_id, seqs))
+        await ports.store.write(lambda tx: tx.of(Episodes).count_tries(graph_id, seqs))
         return False
     await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
     log.warning("a text of %s is left out of facts after %d tries", graph_id, TRIES)

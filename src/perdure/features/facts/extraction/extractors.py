@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 
 from perdure.app import App
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.models import EXTRACTIVE
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.model_extractor import ModelExtractor
 from perdure.features.facts.extraction.patterns import PatternExtractor
+from perdure.features.facts.extraction.values import Extractor, FindExtractor
 from perdure.features.facts.extraction.waiting import Waiting
 
 

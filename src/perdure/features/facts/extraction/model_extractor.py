@@ -12,16 +12,6 @@ from typing import Any
 
 from perdure.context.prompts import extraction_prompt
 from perdure.core.errors import ModelReplyEmpty, ModelTimeout
-from perdure.core.facts.extraction import (
-    NO_ANSWER,
-    USER,
-    Batch,
-    CommunityFacts,
-    ExtractedEntity,
-    ExtractedFact,
-    Extraction,
-    Turn,
-)
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
@@ -31,9 +21,19 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import local
-from perdure.domain.facts.graphs import ALIASES_MAX
 from perdure.features.facts.extraction.grounds import Said
+from perdure.features.facts.extraction.values import (
+    NO_ANSWER,
+    USER,
+    Batch,
+    CommunityFacts,
+    ExtractedEntity,
+    ExtractedFact,
+    Extraction,
+    Turn,
+)
 from perdure.features.facts.units.batches import CONTEXT_TURNS
+from perdure.features.facts.units.graphs import ALIASES_MAX
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")

@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
-from perdure.core.facts.values import Entity, Graph
 from perdure.core.text.forms import name_key
-from perdure.domain.facts.graphs import type_fits
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.entities import ENTITIES_MAX, is_said, names_of
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, Extraction
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.units.graphs import type_fits
+from perdure.features.facts.values import Entity, Graph
 from perdure.storage.tx import Tx
 
 # Measured with the local model on 48 pairs of names: from 0.94 on all are the same (`Oslo University` and
@@ -43,7 +44,7 @@ async def show_near(ports: Ports, graph: Graph, batch: Batch) -> Batch:
                 near[seq] = max(cosine, near.get(seq, 0.0))
     there = {entity.seq for entity in batch.entities}
     seqs = [seq for seq in sorted(near, key=lambda seq: -near[seq]) if seq not in there][:SHOWN_MAX]
-    more = await ports.store.read(lambda tx: tx.entities.list_by_seqs(graph.id, seqs)) if seqs else ()
+    more = await ports.store.read(lambda tx: tx.of(Entities).list_by_seqs(graph.id, seqs)) if seqs else ()
     return replace(batch, entities=[*batch.entities, *more])
 
 
@@ -62,7 +63,7 @@ async def find_same(
     found = await ports.search.nearest(graph.entity_archive_id, [one.name for one in new], limit=NEAREST)
     told = {entity.seq for entity in batch.entities} if shown else set()
     seqs = sorted({source["entity_seq"] for near in found for source, _ in near if "entity_seq" in source} - told)
-    known = {one.seq: one for one in await ports.store.read(lambda tx: tx.entities.list_by_seqs(graph.id, seqs))}
+    known = {one.seq: one for one in await ports.store.read(lambda tx: tx.of(Entities).list_by_seqs(graph.id, seqs))}
     candidates = {
         one.name: [
             known[source["entity_seq"]]
@@ -118,7 +119,7 @@ def _new_entities(tx: Tx, graph: Graph, batch: Batch, extraction: Extraction) ->
         if one.known is None and one.type not in APART_TYPES and name_key(one.name) not in speakers
         if one.name.strip() and is_said(batch, one.name)
     ]
-    named = tx.entities.find_by_names(graph.id, [name for one in some for name in (one.name, *one.aliases)])
+    named = tx.of(Entities).find_by_names(graph.id, [name for one in some for name in (one.name, *one.aliases)])
     return [one for one in some if not any(named[name] for name in (one.name, *one.aliases))]
 
 

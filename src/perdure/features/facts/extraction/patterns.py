@@ -13,11 +13,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
+from perdure.features.facts.extraction.values import (
+    USER,
+    Batch,
+    Decision,
+    ExtractedEntity,
+    ExtractedFact,
+    Extraction,
+    Turn,
+)
+from perdure.features.facts.values import Entity
 from perdure.providers.extractive.kin import KIN
 from perdure.providers.extractive.language import asks, language_of, load_table
 from perdure.providers.extractive.statements import (

@@ -9,15 +9,23 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
-from perdure.core.facts.extraction import Extraction
-from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
-from perdure.domain.facts.communities import Changes
-from perdure.domain.facts.graphs import (
+from perdure.engine.reading import Reading
+from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
+from perdure.features.facts.extraction.times import better_times
+from perdure.features.facts.extraction.values import Extraction
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
+from perdure.features.facts.units.citations import count_citations
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.graphs import (
     FactFields,
     NewFact,
     add_facts,
@@ -27,11 +35,7 @@ from perdure.domain.facts.graphs import (
     settle,
     store_entities,
 )
-from perdure.engine.reading import Reading
-from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
-from perdure.features.facts.extraction.times import better_times
-from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
-from perdure.features.facts.units.citations import count_citations
+from perdure.features.facts.values import Episode, Fact, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -56,20 +60,20 @@ def store_plan(
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()
     graph = _graph_of(tx, loaded, ids=ids, at=at)
-    tx.graphs.count_calls(
+    tx.of(Graphs).count_calls(
         graph.id, calls=extraction.calls, input_tokens=extraction.input_tokens, output_tokens=extraction.output_tokens
     )
     plan = _within_policy(loaded, plan)
     if loaded.agent is None:  # no block keeps the name
         plan = with_name_alone(loaded.batch, plan)
-    tx.graphs.count_dropped(graph.id, plan.dropped)
+    tx.of(Graphs).count_dropped(graph.id, plan.dropped)
     if not plan.facts:  # a name is no fact of an agent
         store_entities(tx, graph, [one for one in plan.entities if one.known and one.is_new_name], ids=ids, at=at)
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
-    episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
+    episodes = tx.of(Episodes).add(episodes_of(loaded, graph, ids=ids, at=at))
     tx.sources.add(_writes_of(loaded, plan, graph, episodes, at=at))
-    known = tx.facts.list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
+    known = tx.of(Facts).list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
     storing = _Storing(tx, graph, loaded, entities, known, ids=ids, at=at)
     added = []
     for planned in plan.facts:
@@ -79,7 +83,7 @@ def store_plan(
             fact = storing.store(planned, supports, origin)
         except (InvalidInput, NotFound, VersionConflict) as error:  # it alone: the others of the batch are stored
             log.warning("a fact of %s is left out: %s", graph.id, error)
-            tx.graphs.count_dropped(graph.id, {"it can't be stored": 1})
+            tx.of(Graphs).count_dropped(graph.id, {"it can't be stored": 1})
         else:
             added += [] if fact is None else [fact]
     return storing.end(added)
@@ -144,7 +148,7 @@ def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
     if not _reading(loaded).holds(tx):
         return 0
     _claim(tx, loaded, at=at)
-    tx.graphs.count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
+    tx.of(Graphs).count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
     return turns
 
 
@@ -152,16 +156,16 @@ def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
     """Return the graph of a batch, a new one if its agent has none. Raises: NotFound."""
     if loaded.line is not None:
         return graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
-    return tx.graphs.get(loaded.episodes[0].graph_id)
+    return tx.of(Graphs).get(loaded.episodes[0].graph_id)
 
 
 def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
     """Move the position over the batch, which holds as it was read."""
     if loaded.line is None:
         seqs = [episode.seq for episode in loaded.episodes]
-        tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
+        tx.of(Episodes).mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
     else:
-        tx.episodes.put_last_seq(*loaded.line, loaded.upto_seq, at=at)
+        tx.of(Episodes).put_last_seq(*loaded.line, loaded.upto_seq, at=at)
 
 
 def _reading(loaded: LoadedBatch) -> Reading:
@@ -175,13 +179,13 @@ def _reading(loaded: LoadedBatch) -> Reading:
             tx.agents.lock(agent_id)
         graph = loaded.graph
         if graph is None and loaded.agent is not None:
-            graph = tx.graphs.find_by_agent(loaded.agent.id)
+            graph = tx.of(Graphs).find_by_agent(loaded.agent.id)
         if graph is not None:
-            tx.graphs.lock(graph.id)
+            tx.of(Graphs).lock(graph.id)
         now = load_again(tx, loaded)
-        newest = tx.facts.list_by_ids([id_ for id_, _ in facts])
+        newest = tx.of(Facts).list_by_ids([id_ for id_, _ in facts])
         known = [(one.id, one.seq) for one in newest if one.expired_at is None]
-        there = tx.entities.list_by_seqs(graph.id, list(names)) if graph is not None else ()
+        there = tx.of(Entities).list_by_seqs(graph.id, list(names)) if graph is not None else ()
         # One may have gained names since; what it was called has to be its name still.
         called = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in there}
         return None if now is None else (_turns(now), known, called)
@@ -225,7 +229,7 @@ class _Storing:
 
     def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
         """Write what the facts have in common; return those that are new as they are now."""
-        self._tx.facts.add_sources(self._graph.id, self._sources)
+        self._tx.of(Facts).add_sources(self._graph.id, self._sources)
         self._changes.update_communities(self._tx, self._graph, at=self._at)
         newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
         return [fact for fact in newest if fact.expired_at is None]
@@ -252,10 +256,10 @@ class _Storing:
             return None
         subject, object_ = self._entities[planned.subject], self._entities[planned.object]
         if subject == object_:
-            self._tx.graphs.count_dropped(self._graph.id, {"subject is object": 1})
+            self._tx.of(Graphs).count_dropped(self._graph.id, {"subject is object": 1})
             return None
         if self._is_deleted(planned, subject, object_, supports):
-            self._tx.graphs.count_dropped(self._graph.id, {"deleted by a person": 1})
+            self._tx.of(Graphs).count_dropped(self._graph.id, {"deleted by a person": 1})
             return None
         tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
         if known is not None and planned.decision == "UPDATE":
@@ -291,14 +295,14 @@ class _Storing:
         if known is not None:
             tx, graph, at, together = self._tx, self._graph, self._at, self._changes
             settle(tx, graph, [fact, known], joined=True, at=at, together=together)
-            self._known = {one.id: one for one in tx.facts.list_by_ids(list(self._known))}
+            self._known = {one.id: one for one in tx.of(Facts).list_by_ids(list(self._known))}
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
         """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""
         scope = set(scope_of(supports[0]))
         said = {
             version.first_seq
-            for version in self._tx.facts.list_between(self._graph.id, subject, object_, limit=SAME_MAX)
+            for version in self._tx.of(Facts).list_between(self._graph.id, subject, object_, limit=SAME_MAX)
             if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
         }
         return any(
@@ -306,7 +310,7 @@ class _Storing:
             and (fact.is_deletion or (fact.subject, fact.object) != (subject, object_))
             and scope <= set(fact.scope.items())
             and not self._says_anew(planned, fact)
-            for fact in self._tx.facts.list_by_firsts(self._graph.id, sorted(said))
+            for fact in self._tx.of(Facts).list_by_firsts(self._graph.id, sorted(said))
         )
 
     def _says_anew(self, planned: PlannedFact, version: Fact) -> bool:
@@ -318,7 +322,7 @@ class _Storing:
         if not later or len(later) == len(turns):
             return bool(later)
         object_ = self._entities[planned.object]
-        (entity,) = self._tx.entities.list_by_seqs(self._graph.id, [object_])
+        (entity,) = self._tx.of(Entities).list_by_seqs(self._graph.id, [object_])
         names = list(map(name_key, (entity.name, *entity.aliases)))
         return any(name in name_key(turn.text) for turn in later for name in names)
 
@@ -353,7 +357,7 @@ class _Storing:
         batch was read."""
         ends, scope = (self._entities[planned.subject], self._entities[planned.object]), set(scope_of(supports[0]))
         at = planned.valid_at or supports[-1].occurred_at
-        for fact in self._tx.facts.list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
+        for fact in self._tx.of(Facts).list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
             is_over = fact.invalid_at is not None and fact.invalid_at <= at
             if (
                 fact.trust == planned.trust

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from perdure.core.facts.extraction import Turn
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
+from perdure.features.facts.extraction.values import Turn
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY

@@ -20,6 +20,7 @@ from perdure.features.facts.extraction.extractors import FactPorts, extract_noth
 from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
 from perdure.features.facts.fading.passes import ForgettingWork
 from perdure.features.facts.settings import load_agent_facts
+from perdure.features.facts.tables.episodes import Episodes
 from perdure.features.facts.units.turns import is_turn
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Extractions:
         Raises: StoreError.
         """
         if self._waiting.wake is not None:
-            for line in await self.ports.store.read(lambda tx: tx.episodes.list_behind(limit=LEFT_MESSAGES)):
+            for line in await self.ports.store.read(lambda tx: tx.of(Episodes).list_behind(limit=LEFT_MESSAGES)):
                 self._waiting.note(line)
 
     async def close(self) -> None:

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from perdure.core.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
 from perdure.core.ids import FactId
 from perdure.core.provenance.sources import TRUSTED
-from perdure.domain.facts.graphs import FactFields, change_fact
 from perdure.features.facts.fading.policy import (
     CHANGES_MAX,
     NEARLY_ALL,
@@ -24,6 +22,9 @@ from perdure.features.facts.fading.policy import (
     says_same,
 )
 from perdure.features.facts.settings import Forgetting
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.units.graphs import FactFields, change_fact
+from perdure.features.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
 from perdure.storage.tx import Tx
 
 GROUP_MAX = 100
@@ -38,7 +39,7 @@ def plan_facts(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Seq
     groups: dict[tuple[int, int], list[Fact]] = {}
     uses: dict[int, int] = {}
     after = 0
-    while page := tx.facts.page(graph.id, where=FactFilter(), after=after, limit=PAGE):
+    while page := tx.of(Facts).page(graph.id, where=FactFilter(), after=after, limit=PAGE):
         after = page[-1].first_seq
         uses |= tx.passages.use_counts(graph.fact_archive_id, list({fact.text_seq for fact in page}))
         for fact in page:
@@ -90,7 +91,7 @@ def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, a
     for item in items:
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}
         planned = _fact_of(item)
-        fact = tx.facts.get(planned.id)
+        fact = tx.of(Facts).get(planned.id)
         if fact.seq != planned.seq or fact.expired_at is not None:
             continue
         change: FactChange = "archive"
@@ -100,7 +101,7 @@ def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, a
         elif item.reason == "used":
             state, change = "active", "restore"
         if item.into is not None:
-            kept = tx.facts.get(FactId(item.into.id))
+            kept = tx.of(Facts).get(FactId(item.into.id))
             if kept.expired_at is not None or kept.state not in KNOWN_STATES:
                 continue
             kept = _merge(tx, graph, kept, fact, origin=origin, at=at)
@@ -121,7 +122,7 @@ def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int 
     A fact that stayed for its duplicates keeps their sources, which say the same."""
     archived = [fact for fact in _of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
     for id_ in dict.fromkeys(fact.origin["into"] for fact in archived if "into" in fact.origin):
-        kept = tx.facts.get(id_)
+        kept = tx.of(Facts).get(id_)
         if kept.expired_at is None and kept.change == "merge" and kept.origin.get("pass") == pass_:
             _restore(tx, graph, kept, pass_, at=at)
     return [_restore(tx, graph, fact, pass_, at=at) for fact in archived]
@@ -129,8 +130,8 @@ def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int 
 
 def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping[str, Any], at: datetime) -> Fact:
     """Give a fact the sources of its duplicate, and the earlier beginning of the two; return it."""
-    sources = tx.facts.sources(graph.id, [duplicate.first_seq])[duplicate.first_seq]
-    tx.facts.add_sources(graph.id, [(kept.first_seq, episode) for episode in sources])
+    sources = tx.of(Facts).sources(graph.id, [duplicate.first_seq])[duplicate.first_seq]
+    tx.of(Facts).add_sources(graph.id, [(kept.first_seq, episode) for episode in sources])
     begin = min((time for time in (kept.valid_at, duplicate.valid_at) if time is not None), default=None)
     if begin == kept.valid_at and kept.origin.get("pass") == origin["pass"]:
         return kept
@@ -139,7 +140,7 @@ def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping
 
 def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> Fact:
     """Write the version again that a fact had before a pass; return it."""
-    *_, before = takewhile(lambda one: one.origin.get("pass") != pass_, tx.facts.versions(fact.id))
+    *_, before = takewhile(lambda one: one.origin.get("pass") != pass_, tx.of(Facts).versions(fact.id))
     fields: FactFields = {"state": before.state, "valid_at": before.valid_at}
     return change_fact(tx, graph, fact, fields, change="restore", origin=before.origin, at=at)
 
@@ -147,7 +148,7 @@ def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> F
 def _of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
     """Yield the facts that passes have let fade or archived."""
     after = 0
-    while page := tx.facts.page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
+    while page := tx.of(Facts).page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
         after = page[-1].first_seq
         yield from (fact for fact in page if fact.origin.get("type") == "policy" and "pass" in fact.origin)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from perdure.core.errors import PerdureError, StoreError
-from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.core.passages import Archive
 from perdure.engine.ports import Ports
@@ -16,6 +15,8 @@ from perdure.features.facts.fading import facts as of_facts
 from perdure.features.facts.fading import passages as of_passages
 from perdure.features.facts.fading.policy import Memory, TidyItem
 from perdure.features.facts.settings import Forgetting, load_agent_facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.values import Fact, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class ForgettingWork:
 
         def load(tx: Tx) -> tuple[Fading, Forgetting] | None:
             policy = load_agent_facts(tx.agents.get(agent_id).settings).forgetting
-            return (load_fading(tx, agent_id, tx.graphs.find_by_agent(agent_id)), policy) if policy.on else None
+            return (load_fading(tx, agent_id, tx.of(Graphs).find_by_agent(agent_id)), policy) if policy.on else None
 
         try:
             if (loaded := await self._ports.store.read(load)) is not None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from perdure.core.facts.values import Fact
 from perdure.core.passages import Passage
 from perdure.features.facts.settings import Forgetting
+from perdure.features.facts.values import Fact
 
 PAGE = 1_000
 CHANGES_MAX = 1_000

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.facts.values import FactFilter
 from perdure.core.ids import GraphId
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.values import FactFilter
 from perdure.storage.tx import Tx
 
 FAR = 9
@@ -128,7 +129,7 @@ def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = No
 
     Raises: NotFound.
     """
-    rows = tx.facts.columns(graph_id, after_version=-1 if before is None else before.version)
+    rows = tx.of(Facts).columns(graph_id, after_version=-1 if before is None else before.version)
     if before is not None and not rows:
         return before
     *columns, versions = zip(*rows, strict=True) if rows else ((),) * 15

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.facts.extraction import USER as USER_NAME
-from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
+from perdure.features.facts.extraction.values import USER as USER_NAME
 from perdure.features.facts.search.columns import FactColumns, load_fact_columns
 from perdure.features.facts.search.plan import FactHit
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.facts import Facts
 from perdure.features.facts.units.known import known_entities
+from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.search.hits import HITS_MAX, Hits, SearchReport, SearchRequest, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.hints import role_meant
@@ -55,7 +57,7 @@ def search_facts(
 ) -> Hits[FactHit]:
     """Search the facts of a graph that match, best first; without a text the newest ones. Raises: NotFound."""
     if not request.text.strip():
-        facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=limit)
+        facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=limit)
         return Hits(_hits(tx, graph, [(fact, 0.0, None) for fact in facts]), SearchReport(rows=len(facts)))
     archive = tx.archives.get(graph.fact_archive_id)
     graded = _grade(
@@ -70,7 +72,7 @@ def search_facts(
         tx, [archive], request, where=PassageFilter(), limit=most, only=np.unique(graded.texts), more=graded.candidates
     )
     scored = _sum_scores(ranking, graded)[:limit]
-    facts = tx.facts.list_by_seqs(graph.id, [seq for _, seq, _, _ in scored])
+    facts = tx.of(Facts).list_by_seqs(graph.id, [seq for _, seq, _, _ in scored])
     found = {fact.seq: fact for fact in facts}
     return Hits(
         _hits(
@@ -156,5 +158,5 @@ def _explain(ranking: RankedPassages, row: int, graded: _Graded, place: int) -> 
 def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]) -> Sequence[FactHit]:
     """Build the hits, with their entities."""
     seqs = sorted({seq for fact, _, _ in scored for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     return [FactHit(fact, score, entities[fact.subject], entities[fact.object], why) for fact, score, why in scored]

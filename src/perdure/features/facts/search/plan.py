@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.events import MemoryRecalled
-from perdure.core.facts.values import Entity, Fact, FactFilter
 from perdure.core.ids import FactId, GraphId
 from perdure.core.messages import MessageFilter
 from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.reprs import short_repr
 from perdure.engine.search.search import Search
 from perdure.features.facts.settings import load_agent_facts
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.values import Entity, Fact, FactFilter
 from perdure.search.hits import Hits, Why
 from perdure.storage.tx import Tx
 
@@ -53,7 +55,7 @@ async def find_facts(
     search.check_query(text)
     request = await search.request(text, timezone=timezone)
     return await search.store.read(
-        lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
+        lambda tx: search_facts(tx, tx.of(Graphs).get(graph_id), request, where=where, limit=limit, explain=explain)
     )
 
 
@@ -93,7 +95,7 @@ def plan_facts(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence
 
 def count_facts(tx: Tx, event: MemoryRecalled) -> None:
     """Count that facts were recalled: what is used fades later. No ranking reads it."""
-    facts = tx.facts.list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
+    facts = tx.of(Facts).list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
     for graph_id in {fact.graph_id for fact in facts}:
         texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]
-        tx.passages.count_recall(tx.graphs.get(graph_id).fact_archive_id, texts)
+        tx.passages.count_recall(tx.of(Graphs).get(graph_id).fact_archive_id, texts)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from perdure.core.agents import Agent
-from perdure.core.facts.values import Fact, FactFilter, Graph
-from perdure.domain.facts.graphs import fact_sources
 from perdure.features.facts.search.find import search_facts, texts_with_names
 from perdure.features.facts.search.plan import NAME, FactHit, FactScope
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import fact_sources
 from perdure.features.facts.units.known import known_entities
 from perdure.features.facts.units.profile import load_profile
+from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.search.hits import Hits, RecallScope, SearchRequest
 from perdure.search.packing.packing import Candidate
 from perdure.search.recall import Candidates, rank_cost
@@ -49,14 +53,14 @@ def add_profile(
     count: Callable[[str], int],
 ) -> None:
     """Add what is known of the user, the most important first, to fill the budget."""
-    if (graph := tx.graphs.find_by_agent(agent.id)) is None:
+    if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return
     profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
     facts = [entry.fact for entry in profile.entries if entry.fact is not None]
     in_view = said_in_view(tx, graph, agent, facts, scope)
     facts = [fact for fact in facts if fact.first_seq not in in_view]
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity.name for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    entities = {entity.seq: entity.name for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     sources = fact_sources(tx, graph.id, facts)
     for place, fact in enumerate(facts):
         collection.add(
@@ -80,7 +84,7 @@ def recall_facts(
     """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
     than in what is in view."""
     wanted = (scope.features or {}).get(NAME, FactScope())
-    if wanted is None or not wanted.limit or (graph := tx.graphs.find_by_agent(agent.id)) is None:
+    if wanted is None or not wanted.limit or (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return Hits()
     texts = [request.text] if wanted.texts is None else wanted.texts
     named = known_entities(tx, graph, [name for text in texts for name in texts_with_names(text)])
@@ -99,8 +103,8 @@ def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scop
     if scope.in_view is None:
         return set()
     conversation, first = scope.in_view
-    by_fact = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
-    episodes = tx.episodes.list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
+    by_fact = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
+    episodes = tx.of(Episodes).list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
     in_view = {
         one.seq
         for one in episodes

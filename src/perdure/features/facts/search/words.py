@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perdure.core.agents import Agent
-from perdure.core.facts.values import FactFilter
 from perdure.core.ids import GraphId
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.words import Query
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.values import FactFilter
 from perdure.search.hits import SearchRequest, Wording
 from perdure.storage.tx import Tx
 
@@ -21,15 +24,15 @@ def match_facts(
     tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId
 ) -> Mapping[int, Sequence[Wording]]:
     """The numbers of messages -> the facts that they say and that the words of a query find, from trusted sources."""
-    graph = tx.graphs.get(graph_id)
+    graph = tx.of(Graphs).get(graph_id)
     archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
     postings = request.archives.postings(archive, everything)
     found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]
-    facts = tx.facts.list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
-    sources = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
+    facts = tx.of(Facts).list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
+    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
     # The first has the fact's words, or the last, if it said them better; those between need not have them.
     ends = {fact: {seqs[0], seqs[-1]} for fact, seqs in sources.items() if seqs}
-    episodes = {one.seq: one for one in tx.episodes.list_by_seqs(graph.id, sorted(set().union(*ends.values())))}
+    episodes = {one.seq: one for one in tx.of(Episodes).list_by_seqs(graph.id, sorted(set().union(*ends.values())))}
     by_message: dict[int, list[Wording]] = {}
     for fact in facts:
         for seq in sorted(ends.get(fact.first_seq, ())):

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
-from perdure.core.facts.extraction import Batch
-from perdure.core.facts.values import Episode, Graph
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
@@ -19,9 +17,12 @@ from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
-from perdure.domain.facts.graphs import zone_of
 from perdure.domain.provenance.policy import WritePolicy, load_policy
+from perdure.features.facts.extraction.values import Batch
 from perdure.features.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.known import with_known
 from perdure.features.facts.units.turns import (
     given_turn,
@@ -32,6 +33,7 @@ from perdure.features.facts.units.turns import (
     turn_sources,
     user_name,
 )
+from perdure.features.facts.values import Episode, Graph
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -105,13 +107,13 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
     if load_agent_facts(agent.settings).capture == "off":
         return 0
     count = 0
-    for seq in tx.episodes.list_behind_of(agent_id):
+    for seq in tx.of(Episodes).list_behind_of(agent_id):
         conversation = tx.conversations.get_by_seq(agent_id, seq)
         if not (conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation)):
-            last, open_ = tx.episodes.last_seq(agent_id, seq), first_open_seq(tx, agent_id, seq)
+            last, open_ = tx.of(Episodes).last_seq(agent_id, seq), first_open_seq(tx, agent_id, seq)
             count += tx.captures.get_backlog(agent_id, seq, after_seq=last, before_seq=open_).turns
     if (archive := find_own_archive(tx, agent_id)) is not None:
-        last = tx.episodes.last_seq(agent_id, -1 - archive.number)
+        last = tx.of(Episodes).last_seq(agent_id, -1 - archive.number)
         rows = tx.passages.page(archive.id, above=last, limit=COUNTED_MAX)
         count += sum(row.source.get("type") != CAPTURED for row in rows)
     return count
@@ -122,7 +124,7 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
     any more. Raises: NotFound."""
     if loaded.line is None:
         asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
-        of = tx.graphs.get(loaded.episodes[0].graph_id)
+        of = tx.of(Graphs).get(loaded.episodes[0].graph_id)
         by = None if asked is None else asked.id
         return load_text_batch(tx, of, by, own=own, known=False, timezone=loaded.timezone)
     agent_id, seq = loaded.line
@@ -140,7 +142,7 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
 def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, AgentFacts, Graph | None] | None:
     """Load an agent with its setting and graph; None: nothing of it is extracted now. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
-    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
+    settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
     if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
         return None
     return agent, settings, graph
@@ -163,7 +165,7 @@ def _load_turns(
         upto_seq: the last row of a batch that is loaded again.
     """
     agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
-    last, turns_max = tx.episodes.last_seq(agent_id, conversation_seq), most or settings.batch_turns
+    last, turns_max = tx.of(Episodes).last_seq(agent_id, conversation_seq), most or settings.batch_turns
     ends = [first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
         agent_id,
@@ -246,7 +248,7 @@ def _load_passages(
     if archive is None:
         return None
     line = (agent.id, -1 - archive.number)  # conversations have the other numbers
-    last = tx.episodes.last_seq(*line)
+    last = tx.of(Episodes).last_seq(*line)
     rows = tx.passages.page(archive.id, above=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []
     tokens, upto = 0, last
@@ -308,16 +310,16 @@ def load_text_batch(
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
     settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
-    graph = tx.graphs.get(graph.id)
+    graph = tx.of(Graphs).get(graph.id)
     if load_graph_settings(graph.settings).paused:
         return None
     if own is None:
         if settings.capture == "off":
             return None
         limit = settings.batch_turns + len(without)
-        found = [one for one in tx.episodes.list_next(graph.id, limit=limit) if one.id not in without]
+        found = [one for one in tx.of(Episodes).list_next(graph.id, limit=limit) if one.id not in without]
     else:
-        found = [one for one in tx.episodes.list_by_seqs(graph.id, own) if one.extracted_at is None]
+        found = [one for one in tx.of(Episodes).list_by_seqs(graph.id, own) if one.extracted_at is None]
     waiting: list[Episode] = []
     for episode in found:
         is_apart = episode.tries or (waiting and waiting[0].tries)

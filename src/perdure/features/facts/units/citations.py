@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.core.events import MemoryRecalled, MessageAdded, StoredEvent
-from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import Entity, Fact, Graph
 from perdure.core.ids import FactId, PassageId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
 from perdure.core.text.forms import match_form
 from perdure.core.text.words import parse_query, stems
 from perdure.domain.archives.passages import count_passages
+from perdure.features.facts.extraction.values import USER
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.values import Entity, Fact, Graph
 from perdure.storage.tx import Tx
 
 _FACT = re.compile(r'"id": "(fact-[0-9a-f-]{36})"')
@@ -59,9 +61,9 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
 
 def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) -> None:
     """Count the facts of the graph, among these, that a message cites."""
-    shown = [fact for fact in tx.facts.list_by_ids(ids) if fact.graph_id == graph.id]
+    shown = [fact for fact in tx.of(Facts).list_by_ids(ids) if fact.graph_id == graph.id]
     seqs = sorted({seq for fact in shown for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, match_form(message.text))]
     if cited:
         tx.passages.count_recall(graph.fact_archive_id, cited)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
-from perdure.core.facts.values import Fact, FactContext, FactEvent, Profile
 from perdure.core.text.zones import local
+from perdure.features.facts.values import Fact, FactContext, FactEvent, Profile
 
 PROFILE_SHARE, FACTS_SHARE = 0.4, 0.75
 """How much of the budget the profile may take, and the profile and the facts together; events take the rest."""

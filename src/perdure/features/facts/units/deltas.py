@@ -12,12 +12,14 @@ from typing import Any
 
 from perdure.context.sections.envelopes import envelope
 from perdure.core.conversations import is_graph_key
-from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
 from perdure.core.text.zones import zone
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.units.context import fact_line
 from perdure.features.facts.units.profile import trust_filter
+from perdure.features.facts.values import KNOWN_STATES, Fact, FactFilter
 from perdure.storage.tx import Tx
 
 CHANGES_MAX = 50
@@ -39,27 +41,27 @@ def build_fact_deltas(
 
 def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
     """Return number -> text of all that a message about changes may still tell."""
-    changed = tx.facts.list_of_people(graph_id, after=0, limit=CHANGES_MAX + 1)
-    versions = [version for id_ in dict.fromkeys(fact.id for fact in changed) for version in tx.facts.versions(id_)]
+    changed = tx.of(Facts).list_of_people(graph_id, after=0, limit=CHANGES_MAX + 1)
+    versions = [version for id_ in dict.fromkeys(fact.id for fact in changed) for version in tx.of(Facts).versions(id_)]
     return {version.text_seq: version.text for version in versions}
 
 
 def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
     """Return the numbers of the texts that agents of a graph were made to forget, and that did not come back."""
     items = [
-        item for id_ in tx.graphs.list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
+        item for id_ in tx.of(Graphs).list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
     ]
     return {seq for item in items for seq in json.loads(item.before).get("texts", ())}
 
 
 def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
-    changed = tx.facts.list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
+    changed = tx.of(Facts).list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
     trusts, home = trust_filter(tx, agent_id, FactFilter()).trust, zone(tx.agents.get(agent_id).timezone)
     said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
     tokens, more = 0, len(changed) > CHANGES_MAX
     forgotten = forgotten_texts(tx, graph_id) if changed else set()
     for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
-        before, now = _ends(tx.facts.versions(fact_id), after)
+        before, now = _ends(tx.of(Facts).versions(fact_id), after)
         was, says = (
             fact_line(fact, home)
             if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)

@@ -8,10 +8,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.core.facts.extraction import Batch
-from perdure.core.facts.values import Entity, Fact, FactFilter, Graph
 from perdure.core.text.words import stems
+from perdure.features.facts.extraction.values import Batch
 from perdure.features.facts.settings import load_graph_settings
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.values import Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 
 NAME_WORDS = 4
@@ -43,9 +46,9 @@ def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
 def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = KNOWN_ENTITIES) -> Sequence[Entity]:
     """Load the entities whose names or aliases stand in these texts, those of the last text first."""
     names = dict.fromkeys(name for text in reversed(texts) for name in names_in(text))
-    found = tx.entities.find_by_names(graph.id, list(names))
+    found = tx.of(Entities).find_by_names(graph.id, list(names))
     seqs = list(dict.fromkeys(seq for name in names for seq in found[name]))[:limit]
-    return tx.entities.list_by_seqs(graph.id, seqs)
+    return tx.of(Entities).list_by_seqs(graph.id, seqs)
 
 
 def with_known(
@@ -58,7 +61,7 @@ def with_known(
     settings = load_graph_settings(graph.settings)
     batch = replace(
         batch,
-        rules=tx.graphs.list_rules(graph.id),
+        rules=tx.of(Graphs).list_rules(graph.id),
         schema=settings.schema,
         prompt=settings.prompt,
         reflect=settings.reflect,
@@ -71,7 +74,7 @@ def with_known(
     shown = _known_facts(tx, graph, entities, texts, scope)
     named = {entity.seq for entity in entities}
     others = {seq for fact in shown for seq in (fact.subject, fact.object)} - named
-    return replace(batch, entities=[*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))], facts=shown)
+    return replace(batch, entities=[*entities, *tx.of(Entities).list_by_seqs(graph.id, sorted(others))], facts=shown)
 
 
 def _known_facts(
@@ -84,10 +87,10 @@ def _known_facts(
     is_said = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))
     seqs: dict[int, None] = {}
     for entity in entities:
-        found = tx.facts.list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), turns=ENTITY_FACTS)
+        found = tx.of(Facts).list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), turns=ENTITY_FACTS)
         order = {
             seq: (not ({subject, object_} <= named or is_said(relation)), turn)
             for seq, subject, object_, relation, turn in found
         }
         seqs |= dict.fromkeys(sorted(order, key=lambda seq: order[seq])[:ENTITY_FACTS])
-    return sorted(tx.facts.list_by_seqs(graph.id, list(seqs)[:KNOWN_FACTS]), key=lambda fact: fact.seq)
+    return sorted(tx.of(Facts).list_by_seqs(graph.id, list(seqs)[:KNOWN_FACTS]), key=lambda fact: fact.seq)

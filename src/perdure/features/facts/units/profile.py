@@ -7,11 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import TRUSTED
+from perdure.features.facts.extraction.values import USER
 from perdure.features.facts.settings import load_agent_facts, load_graph_settings
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.storage.tx import Tx
 
 SLOTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -54,8 +56,8 @@ def find_users(tx: Tx, graph: Graph, agent_id: AgentId | None, name: str = "") -
     if not name:
         identities = [] if agent_id is None else tx.identities.list_by_agent(agent_id)
         names = [*(identity.name for identity in identities if len(identities) == 1), USER]
-    found = tx.entities.find_by_names(graph.id, names)
-    return tx.entities.list_by_seqs(graph.id, list(dict.fromkeys(seq for one in names for seq in found[one])))
+    found = tx.of(Entities).find_by_names(graph.id, names)
+    return tx.of(Entities).list_by_seqs(graph.id, list(dict.fromkeys(seq for one in names for seq in found[one])))
 
 
 def trust_filter(tx: Tx, agent_id: AgentId | None, where: FactFilter) -> FactFilter:
@@ -81,9 +83,9 @@ def load_profile(
     if not users:
         return Profile()
     where = trust_filter(tx, agent_id, FactFilter(at=at, entities=tuple(entity.seq for entity in users)))
-    facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=FACTS_MAX)
+    facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=FACTS_MAX)
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     settings = load_graph_settings(graph.settings)
     slots = settings.slots or SLOTS
     entries = build_entries(users, facts, entities, slots, strict=settings.strict_slots)

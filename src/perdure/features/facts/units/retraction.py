@@ -8,27 +8,29 @@ from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 
-from perdure.core.facts.values import Episode
 from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
-from perdure.domain.facts.graphs import delete_episodes, retract_facts
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.graphs import delete_episodes, retract_facts
 from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
+from perdure.features.facts.values import Episode
 from perdure.storage.tx import Tx
 
 
 def retract_deleted(tx: Tx, refs: Sequence[str], at: datetime) -> None:
     """Delete the episodes of deleted messages or passages, by their ids, and retract facts without other support."""
-    for graph_id, episodes in groupby(tx.episodes.find(refs), attrgetter("graph_id")):
-        delete_episodes(tx, tx.graphs.get(graph_id), list(episodes), at=at)
+    for graph_id, episodes in groupby(tx.of(Episodes).find(refs), attrgetter("graph_id")):
+        delete_episodes(tx, tx.of(Graphs).get(graph_id), list(episodes), at=at)
 
 
 def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
     """Retract facts that only the former texts of messages or passages support, by their ids, and have the new texts
     extracted. What was not extracted yet is not concerned."""
-    found = tx.episodes.find(refs)
+    found = tx.of(Episodes).find(refs)
     for graph_id, group in groupby(found, attrgetter("graph_id")):
         episodes = list(group)
-        retract_facts(tx, tx.graphs.get(graph_id), episodes, at=at)
-        tx.episodes.mark_waiting(graph_id, [episode.seq for episode in episodes])
+        retract_facts(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
+        tx.of(Episodes).mark_waiting(graph_id, [episode.seq for episode in episodes])
     for ref in dict.fromkeys(refs):
         _read_again(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
 
@@ -50,11 +52,11 @@ def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) ->
         lines = [(agent_id, -1 - number) for agent_id in tx.mentions.list_agents("archives", passage.archive_id)]
         new = replace(new, occurred_at=passage.occurred_at)
     for agent_id, conversation_seq in lines:
-        if tx.episodes.last_seq(agent_id, conversation_seq) < seq:
+        if tx.of(Episodes).last_seq(agent_id, conversation_seq) < seq:
             continue
-        graph = tx.graphs.find_by_agent(agent_id)
+        graph = tx.of(Graphs).find_by_agent(agent_id)
         if graph is not None and graph.id not in done:
             id_ = EpisodeId(derived_id("episode", graph.id, ref))
-            tx.episodes.add([replace(new, id=id_, graph_id=graph.id)])
+            tx.of(Episodes).add([replace(new, id=id_, graph_id=graph.id)])
         elif graph is None:  # nothing that was read so far had a fact
-            tx.episodes.put_last_seq(agent_id, conversation_seq, seq - 1, at=at)
+            tx.of(Episodes).put_last_seq(agent_id, conversation_seq, seq - 1, at=at)

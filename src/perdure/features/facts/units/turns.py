@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from perdure.core.agents import Agent
-from perdure.core.facts.extraction import USER, Turn
-from perdure.core.facts.values import Episode
 from perdure.core.ids import PREFIXES, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -16,7 +14,9 @@ from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, le
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.zones import local, zone
 from perdure.domain.provenance.context import sort_captured, sources_by_message
+from perdure.features.facts.extraction.values import USER, Turn
 from perdure.features.facts.units.documents import render_json
+from perdure.features.facts.values import Episode
 from perdure.storage.tx import Tx
 
 

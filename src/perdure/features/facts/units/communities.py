@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import Community, Entity, Fact, FactFilter, Graph
 from perdure.core.ids import PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import TRUSTED
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.values import Community, Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 
 TAG = "community"
@@ -73,7 +75,7 @@ class _Moves:
         """Move an entity, if its facts say so; return the neighbours that may have to follow."""
         others = [
             one if two == seq else two
-            for one, two in self._tx.facts.neighbours(self._graph.id, [seq], limit=NEIGHBOURS_MAX)
+            for one, two in self._tx.of(Facts).neighbours(self._graph.id, [seq], limit=NEIGHBOURS_MAX)
         ]
         self._load([seq, *others])
         if seq not in self._now:
@@ -89,25 +91,25 @@ class _Moves:
         sizes: Counter[int] = Counter()
         for seq, label in self._now.items():
             if label != (before := self._before[seq]):
-                self._tx.entities.set_community(self._graph.id, seq, label)
+                self._tx.of(Entities).set_community(self._graph.id, seq, label)
                 if before is not None:
                     sizes[before] -= 1
                 if label is not None:
                     sizes[label] += 1
         due = {label for seq in seqs for label in (self._now.get(seq), self._before.get(seq)) if label is not None}
         for label in sorted({*sizes, *due}):
-            there = self._tx.entities.find_community(self._graph.id, label)
+            there = self._tx.of(Entities).find_community(self._graph.id, label)
             community = there or Community(graph_id=self._graph.id, seq=label, name="", updated_at=at)
             size = community.size + sizes[label]
             if is_removal or not size:
                 community = replace(community, name="", summary="")
                 drop_summary(self._tx, self._graph, label)
-            self._tx.entities.put_community(replace(community, size=size, summary_due=True, updated_at=at))
+            self._tx.of(Entities).put_community(replace(community, size=size, summary_due=True, updated_at=at))
 
     def _load(self, seqs: Sequence[int]) -> None:
         """Load the communities of entities that are not loaded yet."""
         missing = [seq for seq in dict.fromkeys(seqs) if seq not in self._now]
-        communities = self._tx.entities.communities_of(self._graph.id, missing) if missing else {}
+        communities = self._tx.of(Entities).communities_of(self._graph.id, missing) if missing else {}
         self._before.update(communities)
         self._now.update(communities)
 
@@ -137,14 +139,14 @@ def summary_facts(
         return (), ()
     seqs = {entity.seq for entity in members}
     where = FactFilter(at=at, entities=tuple(sorted(seqs)), trust=tuple(sorted(TRUSTED)))
-    facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=10 * SUMMARY_FACTS)
+    facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=10 * SUMMARY_FACTS)
     facts = sorted(facts, key=lambda fact: ({fact.subject, fact.object} <= seqs, fact.rating), reverse=True)
     return members, facts[:SUMMARY_FACTS]
 
 
 def community_members(tx: Tx, graph: Graph, community: Community) -> Sequence[Entity]:
     """Load entities of a community, those of most facts first."""
-    members = tx.entities.list_members(graph.id, community.seq, limit=MEMBERS_MAX)
+    members = tx.of(Entities).list_members(graph.id, community.seq, limit=MEMBERS_MAX)
     return sorted(members, key=lambda entity: -entity.fact_count)
 
 
@@ -156,9 +158,9 @@ def best_facts_summary(texts: Sequence[str]) -> str:
 def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary: str, *, at: datetime) -> bool:
     """Store the summary of a community, for search too; return whether it was stored. One that has changed since it was
     loaded waits for the next time."""
-    if tx.entities.find_community(graph.id, community.seq) != community:
+    if tx.of(Entities).find_community(graph.id, community.seq) != community:
         return False
-    tx.entities.put_community(replace(community, name=name, summary=summary, summary_due=False, updated_at=at))
+    tx.of(Entities).put_community(replace(community, name=name, summary=summary, summary_due=False, updated_at=at))
     drop_summary(tx, graph, community.seq)
     if summary:
         passage = Passage(

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.core.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
+from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
+from perdure.features.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
 

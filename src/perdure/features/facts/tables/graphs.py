@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import FactRule, Graph, GraphCounts
 from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.features.facts.values import FactRule, Graph, GraphCounts
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_graph

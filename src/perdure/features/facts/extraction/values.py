@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from perdure.core.facts.values import ENTITY_TYPES, Entity, EpisodeKind, Fact, FactRule
 from perdure.core.provenance.sources import TrustLabel
+from perdure.features.facts.values import ENTITY_TYPES, Entity, EpisodeKind, Fact, FactRule
 
 USER = "User"
 """The name of an agent's user until it is known."""

@@ -11,8 +11,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import FactId
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.values import Fact, Graph
 from perdure.storage.tx import Tx
 
 AT_ONCE = timedelta(days=1)
@@ -25,7 +27,7 @@ def lines_of(
     """Yield each line that these facts are or were in, also through facts that are gone: in order of time, when each
     believed fact begins, the fact, and what it says by itself. `joined`: these are of one line from now on."""
     beside: defaultdict[FactId, set[FactId]] = defaultdict(set)
-    ended = tx.facts.list_ended(graph.id, sorted({end for fact in facts for end in (fact.subject, fact.object)}))
+    ended = tx.of(Facts).list_ended(graph.id, sorted({end for fact in facts for end in (fact.subject, fact.object)}))
     pairs = [(version.id, version.origin.get("ended_by")) for version in ended]
     for one, other in [*pairs, *((fact.id, facts[0].id) for fact in facts if joined)]:
         if other:
@@ -37,7 +39,7 @@ def lines_of(
             line.add(id_ := found.pop())
             found |= beside.pop(id_, set()) - line
         if not line.isdisjoint(fact.id for fact in facts):
-            yield _in_order(tx, graph, [one for one in tx.facts.list_by_ids(list(line)) if one.expired_at is None])
+            yield _in_order(tx, graph, [one for one in tx.of(Facts).list_by_ids(list(line)) if one.expired_at is None])
 
 
 class _Place(NamedTuple):
@@ -51,11 +53,11 @@ class _Place(NamedTuple):
 
 def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[tuple[datetime, Fact, Fact]]:
     """Return when facts begin, by what they say or else when it was said, the facts, and what they say; in order."""
-    sources = tx.facts.sources(graph.id, [fact.first_seq for fact in line])
+    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in line])
     seqs = sorted({seq for of_fact in sources.values() for seq in of_fact})
-    said_at = {one.seq: one.occurred_at for one in tx.episodes.list_by_seqs(graph.id, seqs)}
+    said_at = {one.seq: one.occurred_at for one in tx.of(Episodes).list_by_seqs(graph.id, seqs)}
     places: list[_Place] = []
-    for first, versions in tx.facts.histories(graph.id, list(sources)).items():
+    for first, versions in tx.of(Facts).histories(graph.id, list(sources)).items():
         said = sorted((said_at[seq], seq) for seq in sources[first]) or [(versions[0].created_at, 0)]
         own = own_version(versions)
         places.append(_Place(own.valid_at or said[0][0], said, versions[-1], own))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.facts.values import Community, Entity
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
+from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
+from perdure.features.facts.values import Community, Entity
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.table import Table, first, locate, parts, register
 
 _ENTITY = row_format.RowFormat(

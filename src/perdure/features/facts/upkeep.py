@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from perdure.core.ids import OrgId
+from perdure.core.ids import GraphId, OrgId
 from perdure.core.text.forms import name_key
 from perdure.core.vectors import BlockCheckResult, Fault
+from perdure.features.facts.tables.graphs import Graphs
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import Row, insert_into, load, restore, storable
 from perdure.storage.tables.table import parts
 
 
-def check_entities(
-    db: Database, org_id: OrgId, *, after: tuple[str, int], limit: int, repair: bool
-) -> BlockCheckResult:
+def check_entities(db: Database, org_id: OrgId, after: tuple[str, int], limit: int, repair: bool) -> BlockCheckResult:
     """Compare the next `limit` entities of an organisation; `repair` makes anew what is wrong."""
     rows = db.rows(
         "SELECT e.graph_id, e.seq, e.name, e.aliases, e.fact_count FROM entities e WHERE e.graph_id IN"
@@ -77,3 +76,10 @@ def _check_names(db: Database, graph_id: str, entities: Sequence[Row], *, repair
         ]
         db.run_many(insert_into("entity_names", "graph_id, name, seq"), new)
     return len({seq for _, seq in missing})
+
+
+def renew_version(db: Database, org_id: OrgId, table: str, owner_id: str) -> Mapping[str, int]:
+    """Give changed facts a new version of their graph: searches keep them in memory, and read again what has one."""
+    if table != "facts":
+        return {}
+    return {"graph_version": Graphs(db, org_id).take_numbers(GraphId(owner_id), "fact", 0)[1]}

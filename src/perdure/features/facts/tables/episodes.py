@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 
-from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EpisodeId, GraphId
 from perdure.core.text.forms import name_form
+from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
+from perdure.features.facts.values import Episode
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
-from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register
 
 _EPISODE = RowFormat(

@@ -12,15 +12,19 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
-from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.core.text.reprs import describe_value
-from perdure.domain.facts.communities import Changes
-from perdure.domain.facts.lines import lines_of, own_version
 from perdure.domain.values import check_item_limits
+from perdure.features.facts.extraction.values import USER
+from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.lines import lines_of, own_version
+from perdure.features.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.storage.tx import Tx
 
 
@@ -89,7 +93,7 @@ def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping
         )
         for what in ("facts", "entities")
     ]
-    return tx.graphs.add(
+    return tx.of(Graphs).add(
         Graph(
             id=GraphId(ids.new("graph")),
             org_id=tx.org_id,
@@ -106,10 +110,10 @@ def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping
 def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Graph:
     """Return the agent's graph, a new one if it has none. Raises: NotFound."""
     tx.agents.lock(agent_id)
-    if (graph := tx.graphs.find_by_agent(agent_id)) is not None:
+    if (graph := tx.of(Graphs).find_by_agent(agent_id)) is not None:
         return graph
     graph = create_graph(tx, tx.agents.get(agent_id).name, ids=ids, at=at)
-    tx.graphs.attach(agent_id, graph.id)
+    tx.of(Graphs).attach(agent_id, graph.id)
     return graph
 
 
@@ -118,7 +122,7 @@ def zone_of(tx: Tx, owner: AgentId | GraphId, default: str) -> str:
 
     Raises: NotFound.
     """
-    agents = [AgentId(owner)] if is_id("agent", owner) else tx.graphs.list_agents(GraphId(owner), limit=1)
+    agents = [AgentId(owner)] if is_id("agent", owner) else tx.of(Graphs).list_agents(GraphId(owner), limit=1)
     return tx.agents.get(agents[0]).timezone if agents else default
 
 
@@ -128,9 +132,9 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
 
     Raises: NotFound: `known` is no entity.
     """
-    named = tx.entities.find_by_names(graph.id, [one.name for one in new])
+    named = tx.of(Entities).find_by_names(graph.id, [one.name for one in new])
     all_seqs = {seq for one in new for seq in (*named[one.name], one.known) if seq}
-    known = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, sorted(all_seqs))}
+    known = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, sorted(all_seqs))}
     seqs = [_same_entity(one, [known[seq] for seq in named[one.name]]) for one in new]
     stored: dict[int, Entity] = {}
     added: dict[str, int] = {}
@@ -143,7 +147,7 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
         elif one.name not in added:
             added[one.name] = len(fresh)
             fresh.append(_new_entity(graph, one, ids, at))
-    there = tx.entities.add(fresh)
+    there = tx.of(Entities).add(fresh)
     tx.passages.add([entity_text(graph, entity, at=at) for entity in there])
     return [stored[index] if index in stored else there[added[one.name]] for index, one in enumerate(new)]
 
@@ -178,12 +182,12 @@ def add_facts(
         for one in new
     ]
     _check_entities(tx, graph, versions)
-    facts = tx.facts.add(graph, versions)
+    facts = tx.of(Facts).add(graph, versions)
     pairs = [
         (fact.first_seq, episode.seq) for fact, supports in zip(facts, episodes, strict=False) for episode in supports
     ]
     if pairs:
-        tx.facts.add_sources(graph.id, pairs)
+        tx.of(Facts).add_sources(graph.id, pairs)
     _note(tx, graph, together, Changes(added=facts), at=at)
     return facts
 
@@ -205,7 +209,7 @@ def change_fact(
         together: as of `add_facts`.
     Raises: InvalidInput, NotFound; VersionConflict: `fact` is not its newest version.
     """
-    if (newest := tx.facts.get(fact.id)).seq != fact.seq:
+    if (newest := tx.of(Facts).get(fact.id)).seq != fact.seq:
         raise VersionConflict(fact.id, expected=fact.seq, found=newest.seq)
     fact = newest
     if fact.state == "faded" and change in ("edit", "update") and "state" not in changes:  # somebody cares for it
@@ -214,8 +218,8 @@ def change_fact(
     check_scope(tx, changes.get("scope", {}))
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
     _check_entities(tx, graph, [version])
-    expired = tx.facts.expire(graph.id, [fact.seq], at=at)
-    changed = tx.facts.add(graph, [version])[0]
+    expired = tx.of(Facts).expire(graph.id, [fact.seq], at=at)
+    changed = tx.of(Facts).add(graph, [version])[0]
     new = Changes(expired=[*expired, changed]) if expired else Changes(added=[changed])
     _note(tx, graph, together, new, at=at)
     return changed
@@ -233,9 +237,9 @@ def delete_facts(
 ) -> Sequence[Fact]:
     """Stop believing these facts; return those that were believed. Their versions stay, a last one says who deleted
     them, and `restore_fact` brings them back."""
-    expired = tx.facts.expire(graph.id, [fact.seq for fact in facts], at=at)
+    expired = tx.of(Facts).expire(graph.id, [fact.seq for fact in facts], at=at)
     ends = [max(at, fact.created_at) for fact in expired]
-    tx.facts.add(
+    tx.of(Facts).add(
         graph,
         [
             replace(fact, seq=0, created_at=end, expired_at=end, change=change, origin=origin)
@@ -273,12 +277,12 @@ def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: d
 
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
     """Believe a deleted fact again, as it was before; return it. Raises: NotFound."""
-    versions = tx.facts.versions(fact_id)
+    versions = tx.of(Facts).versions(fact_id)
     if versions[-1].expired_at is not None:
         own = own_version(versions)
         times: FactFields = {"valid_at": own.valid_at, "invalid_at": own.invalid_at}
         settle(tx, graph, [change_fact(tx, graph, versions[-1], times, change="restore", origin=origin, at=at)], at=at)
-    return tx.facts.get(fact_id)
+    return tx.of(Facts).get(fact_id)
 
 
 class Retraction(NamedTuple):
@@ -292,7 +296,7 @@ class Retraction(NamedTuple):
 def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
     """Delete episodes, and retract what has no other support, as `retract_facts` does."""
     retracted = retract_facts(tx, graph, episodes, at=at)
-    tx.episodes.delete(graph.id, [episode.seq for episode in episodes])
+    tx.of(Episodes).delete(graph.id, [episode.seq for episode in episodes])
     return retracted
 
 
@@ -300,16 +304,16 @@ def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: date
     """Stop believing the facts that only these episodes support, and take back what they changed of others; the
     episodes support nothing now. A fact that a person has added, changed or restored has the person's support."""
     seqs = [episode.seq for episode in episodes]
-    named = {first for seq in seqs for first in tx.facts.first_seqs(graph.id, seq)}
-    alone = set(tx.facts.remove_sources(graph.id, seqs))
-    history = tx.facts.histories(graph.id, sorted(named))
+    named = {first for seq in seqs for first in tx.of(Facts).first_seqs(graph.id, seq)}
+    alone = set(tx.of(Facts).remove_sources(graph.id, seqs))
+    history = tx.of(Facts).histories(graph.id, sorted(named))
     lost = [
         versions[-1]
         for first, versions in history.items()
         if first in alone and not any(one.is_of_person and not one.is_deletion for one in versions)
     ]
     expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
-    others = tx.facts.histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
+    others = tx.of(Facts).histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
     gone = {episode.id for episode in episodes}
     again = [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one]
     settle(tx, graph, again, at=at)
@@ -365,7 +369,7 @@ def add_episode(
         occurred_at=occurred_at,
         created_at=at,
     )
-    (added,) = tx.episodes.add([episode])
+    (added,) = tx.of(Episodes).add([episode])
     if trust not in TRUSTED:
         sources = (WriteSource(Source.of(trust, f"text {id_}")),)
         tx.sources.add([MemoryWrite(kind="fact", owner_id=graph.id, ref=id_, sources=sources, created_at=at)])
@@ -374,9 +378,9 @@ def add_episode(
 
 def fact_sources(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Sequence[str]]:
     """The number of a fact's first version -> the ids of the messages, passages and texts that say it, oldest first."""
-    by_fact = tx.facts.sources(graph_id, [fact.first_seq for fact in facts])
+    by_fact = tx.of(Facts).sources(graph_id, [fact.first_seq for fact in facts])
     seqs = sorted({seq for of_fact in by_fact.values() for seq in of_fact})
-    refs = {episode.seq: episode.ref for episode in tx.episodes.list_by_seqs(graph_id, seqs)}
+    refs = {episode.seq: episode.ref for episode in tx.of(Episodes).list_by_seqs(graph_id, seqs)}
     return {fact: [refs[seq] for seq in of_fact if seq in refs] for fact, of_fact in by_fact.items()}
 
 
@@ -414,7 +418,7 @@ FACT_MAX_CHARS = 2_000
 def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
     """Check that the entities of facts are there. Raises: NotFound."""
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    there = {entity.seq for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    there = {entity.seq for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
     for seq in seqs:
         if seq not in there:
             raise NotFound("entity", str(seq))
@@ -469,7 +473,7 @@ def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: da
     if merged == known:
         return known
     merged = replace(merged, updated_at=at)
-    tx.entities.put(merged)
+    tx.of(Entities).put(merged)
     tx.passages.put(entity_text(graph, merged, at=at))
     return merged
 
