@@ -1,6 +1,6 @@
 """Generate the synchronous classes of `perdure.library.sync` from the asynchronous ones: `make format` runs it.
 
-From `class AsyncFolder` in `library/folders.py` it makes `class Folder` in `library/sync/folders.py`, and from a class
+From `class AsyncAgent` in `library/agent.py` it makes `class Agent` in `library/sync/agent.py`, and from a class
 in `features/NAME/service.py` one in `sync_service.py` beside it, with the same public methods, arguments and
 docstrings. A method runs its asynchronous twin in the store's loop, through `Portal`.
 
@@ -50,7 +50,7 @@ OF_FRONTS: Mapping[str, str] = {
     " page_of_entities timezone",
     "Files": "file_state list_files",
     "FolderById": "list_agents list_passages",
-    "Folders": "add count get_id page sizes",
+    "Folders": "add by_id count get_id page sizes",
     "GroupById": "conversation_of edit_message entries reply send_messages",
     "Groups": "add count page page_of_agent",
     "History": "edit_message import_waiting message shown_messages",
@@ -249,10 +249,12 @@ def feature_parts(
 ) -> dict[str, str]:
     """The files with what features add, and its plain calls. They import a feature only where its part is used."""
     found = {module.name: module for module in modules}
-    of_store = [_part(found, feature, *one) for feature in features for one in feature.parts.items()]
-    of_agents = [_part(found, feature, *one) for feature in features for one in feature.agent_parts.items()]
+    of_both, of_store, of_agents = (
+        [_part(found, feature, *one) for feature in features for one in getattr(feature, name).items()]
+        for name in ("parts", "store_parts", "agent_parts")
+    )
     name = f"{PACKAGE}.feature_parts"
-    kinds = {"Store": of_store, "Agent": [*of_store, *of_agents]}
+    kinds = {"Store": [*of_both, *of_store], "Agent": [*of_both, *of_agents]}
     return {
         _path(name): _parts_module(kinds, generated, PREFIX),
         _path(twin(name)): _parts_module(kinds, generated, ""),

@@ -179,16 +179,16 @@ def test_fronts_reach_the_store_through_the_library() -> None:
 
 
 def test_one_place_makes_a_run_of_a_request() -> None:
-    """Outside the engine only the library's requests give a request its run, so no two fronts differ in it; and the
-    worker of schedules."""
+    """Outside the engine only the library's requests give a request its run, so no two fronts differ in it; and what
+    features do in the background."""
     makers = [
         path.relative_to(SRC / PACKAGE).as_posix()
         for path, tree in modules(SRC)
-        if room_of(SRC, path) != "engine"
+        if room_of(SRC, path) not in ("engine", "features")
         if any(name == "perdure.engine.run.run_request.with_run" for _, name in imports(SRC, path, tree))
     ]
 
-    assert makers == ["features/schedules/worker.py", "library/messages/requests.py"]
+    assert makers == ["library/messages/requests.py"]
 
 
 def test_the_kernel_imports_no_feature() -> None:
@@ -262,7 +262,7 @@ def test_importing_perdure_is_light() -> None:
         ("toolbox/functions.py", "from ..providers import registry"),
         ("toolbox/custom.py", "from perdure.storage.tx import Tx"),
         ("toolbox/mcp/toolbox.py", "from perdure.domain.secrets import open_server"),
-        ("converters/pdf.py", "from perdure.domain.files.chunking import chunks"),
+        ("converters/pdf.py", "from perdure.search.chunking import chunks"),
         ("settings.py", "from . import engine"),
         ("app.py", "from .library import Perdure"),
         ("app.py", "from perdure.testing import InlineStore"),

@@ -21,17 +21,7 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.files import AgentFile, File
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-    from perdure.core.groups.group import (
-        GroupMessage,
-        GroupTurn,
-        GroupTurnEnded,
-        Speaker,
-        SpeakerEvent,
-        SpeakerFailed,
-        SpeakerStarted,
-    )
     from perdure.core.hooks import Verdict
     from perdure.core.mcp import McpServer, McpTool, ToolListing
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
@@ -53,6 +43,7 @@ if TYPE_CHECKING:
         RunFirst,
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.fading.policy import TidyItem
     from perdure.features.facts.search.plan import FactHit
     from perdure.features.facts.service import FactHistory
@@ -68,9 +59,24 @@ if TYPE_CHECKING:
         Profile,
         ProfileEntry,
     )
+    from perdure.features.files.service.folders import AsyncFolder
+    from perdure.features.files.service.sync_folders import Folder
+    from perdure.features.files.values import AgentFile, File
+    from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
+    from perdure.features.groups.replies import GroupReply, SpeakerReply
+    from perdure.features.groups.service import AsyncGroup
+    from perdure.features.groups.sync_service import Group
+    from perdure.features.groups.values import (
+        GroupMessage,
+        GroupTurn,
+        GroupTurnEnded,
+        Speaker,
+        SpeakerEvent,
+        SpeakerFailed,
+        SpeakerStarted,
+    )
     from perdure.features.schedules.values import Firing, Schedule
-    from perdure.library import *
-    from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
+    from perdure.library.names import *
 
 # fmt: off
 __all__ = [
@@ -117,9 +123,12 @@ _HOMES = {
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts",
         "Profile",        "ProfileEntry",
     ),
-    "core.files": ("AgentFile", "File"),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
-    "core.groups.group": (
+    "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
+    "features.groups.replies": ("GroupReply", "SpeakerReply"),
+    "features.groups.service": ("AsyncGroup",),
+    "features.groups.sync_service": ("Group",),
+    "features.groups.values": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
     "core.hooks": ("Verdict",),
@@ -133,6 +142,10 @@ _HOMES = {
     "features.facts.fading.policy": ("TidyItem",),
     "features.facts.search.plan": ("FactHit",),
     "features.facts.service": ("FactHistory",),
+    "features.costs.ledger": ("CostLedger",),
+    "features.files.service.folders": ("AsyncFolder",),
+    "features.files.service.sync_folders": ("Folder",),
+    "features.files.values": ("AgentFile", "File"),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
@@ -140,7 +153,6 @@ _HOMES = {
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
-    "library.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -151,7 +163,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     home = importlib.import_module(f"perdure.{_HOME_OF.get(name, 'core.errors')}")
     if not hasattr(home, found := "Agent" if name == "AgentInfo" else name):
-        home = importlib.import_module("perdure.library")
+        home = importlib.import_module("perdure.library.names")
     value = getattr(home, found)
     globals()[name] = value  # the next time it is an ordinary attribute
     return value

@@ -10,9 +10,9 @@ from perdure.core.ids import RunId
 from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.domain.groups.units import NewGroup
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.facts.episodes import NewEpisode
+from perdure.features.groups.units import NewGroup
 from perdure.features.schedules.units import NewSchedule
 from perdure.library.checks import Page
 from tests.at_once.room import Change, Room, case
@@ -278,15 +278,16 @@ async def groups_of_agents(room: Room) -> Changes:
     yield (lambda one: one.groups.add(new)), (lambda one: one.groups.add(new))
     made = room.results[0]
     await room.at_once(
-        lambda one: one.group_of(made.id).update(description="d"), lambda one: one.group_of(made.id).update(max_turns=3)
+        lambda one: one.groups.of(made.id).update(description="d"),
+        lambda one: one.groups.of(made.id).update(max_turns=3),
     )
     now = await room.first.groups.get(made.id)
     assert (now.info.description, now.info.max_turns) == ("d", 3)
     await room.at_once(
-        lambda one: one.group_of(made.id).send_messages(HELLO), lambda one: one.group_of(made.id).cancel()
+        lambda one: one.groups.of(made.id).send_messages(HELLO), lambda one: one.groups.of(made.id).cancel()
     )
-    await room.at_once(lambda one: one.group_of(made.id).reset(), lambda one: one.group_of(made.id).reset())
-    await room.at_once(lambda one: one.group_of(made.id).delete(), lambda one: one.group_of(made.id).delete())
+    await room.at_once(lambda one: one.groups.of(made.id).reset(), lambda one: one.groups.of(made.id).reset())
+    await room.at_once(lambda one: one.groups.of(made.id).delete(), lambda one: one.groups.of(made.id).delete())
     assert room.refused <= 1
 
 
@@ -406,14 +407,14 @@ async def source_reverted_twice(room: Room) -> Changes:
 async def message_of_a_group_edited_twice(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
     made = await room.first.groups.add(NewGroup(agent_ids=[one.id for one in agents]))
-    turn = await room.first.group_of(made.id).send_messages(HELLO)
-    await room.first.group_of(turn.group_id).reply(turn)
-    said = (await room.first.group_of(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
+    turn = await room.first.groups.of(made.id).send_messages(HELLO)
+    await room.first.groups.of(turn.group_id).reply(turn)
+    said = (await room.first.groups.of(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
     of = said.message_id
     assert of is not None
     yield (
-        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("One.")]),
-        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("Two.")]),
+        lambda one: one.groups.of(made.id).edit_message(of, "user", [Text("One.")]),
+        lambda one: one.groups.of(made.id).edit_message(of, "user", [Text("Two.")]),
     )
 
 

@@ -189,8 +189,8 @@ async def folders_of_one_name(room: Room) -> Changes:
 async def folder_fields(room: Room) -> Changes:
     made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.folder_of(made.id).update(description="d"),
-        lambda one: one.folder_of(made.id).update(instructions="i"),
+        lambda one: one.folders.by_id(made.id).update(description="d"),
+        lambda one: one.folders.by_id(made.id).update(instructions="i"),
     )
     now = await room.first.folders.get(made.id)
     assert (now.info.description, now.info.instructions) == ("d", "i")
@@ -201,8 +201,8 @@ async def folders_renamed_to_one_name(room: Room) -> Changes:
     first, second = [await room.first.folders.add({"name": room.name("folder")}) for _ in range(2)]
     name = room.name("folder")
     yield (
-        lambda one: one.folder_of(first.id).update(name=name),
-        lambda one: one.folder_of(second.id).update(name=name),
+        lambda one: one.folders.by_id(first.id).update(name=name),
+        lambda one: one.folders.by_id(second.id).update(name=name),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -222,8 +222,8 @@ async def folders_of_an_agent(room: Room) -> Changes:
 @case("Folders.delete", "FolderById.delete")
 async def folder_deleted_twice(room: Room) -> Changes:
     made = await room.first.folders.add({"name": room.name("folder")})
-    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
-    yield (lambda one: one.folder_of(made.id).delete()), (lambda one: one.folder_of(made.id).delete())
+    await room.first.folders.by_id(made.id).upload(b"x", name="x.txt")
+    yield (lambda one: one.folders.by_id(made.id).delete()), (lambda one: one.folders.by_id(made.id).delete())
     assert not await room.first.folders.page(ALL, name=made.name)
 
 
@@ -231,8 +231,8 @@ async def folder_deleted_twice(room: Room) -> Changes:
 async def files_of_one_name(room: Room) -> Changes:
     made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt", if_exists="skip"),
-        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt", if_exists="skip"),
+        lambda one: one.folders.by_id(made.id).upload(b"x", name="x.txt", if_exists="skip"),
+        lambda one: one.folders.by_id(made.id).upload(b"y", name="x.txt", if_exists="skip"),
     )
     assert room.both
     assert room.results[0].id == room.results[1].id
@@ -243,12 +243,12 @@ async def files_of_one_name(room: Room) -> Changes:
 async def files_of_one_name_that_replace(room: Room) -> Changes:
     made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt"),
-        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt"),
+        lambda one: one.folders.by_id(made.id).upload(b"x", name="x.txt"),
+        lambda one: one.folders.by_id(made.id).upload(b"y", name="x.txt"),
     )
     assert (
         (await room.first.folders.get(made.id)).info.file_count
-        == len(await room.first.folder_of(made.id).list_files(ALL))
+        == len(await room.first.folders.by_id(made.id).list_files(ALL))
         == 1
     )
 
@@ -256,10 +256,10 @@ async def files_of_one_name_that_replace(room: Room) -> Changes:
 @case("Files.delete_file")
 async def file_deleted_twice(room: Room) -> Changes:
     made = await room.first.folders.add({"name": room.name("folder")})
-    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
+    await room.first.folders.by_id(made.id).upload(b"x", name="x.txt")
     yield (
-        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
-        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
+        (lambda one: one.folders.by_id(made.id).delete_file("x.txt")),
+        (lambda one: one.folders.by_id(made.id).delete_file("x.txt")),
     )
     assert (await room.first.folders.get(made.id)).info.file_count == 0
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
@@ -270,8 +270,8 @@ async def files_that_an_agent_opens(room: Room) -> Changes:
     agent = await room.agent()
     made = await room.first.folders.add({"name": room.name("folder")})
     for name in ("a.txt", "b.txt"):
-        await room.first.folder_of(made.id).upload(f"text of {name}".encode(), name=name)
-    await room.first.folder_of(made.id).wait()
+        await room.first.folders.by_id(made.id).upload(f"text of {name}".encode(), name=name)
+    await room.first.folders.by_id(made.id).wait()
     await room.first.agent_of(agent.id).files.attach(made.id, open_files=False)
     await room.first.agent_of(agent.id).files.open("b.txt")
     yield (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.cli.commands.folders import Entry, select_files
 from perdure.cli.views.view import outcome
 from perdure.core.messages import ToolResult
+from perdure.features.files.commands import Entry, select_files
 from tests.support.office_files import pdf_of
 from tests.support.programs import perdure
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Author, Block
-from perdure.core.files import File, Folder
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -42,6 +41,9 @@ from perdure.core.text.words import parse_query
 from perdure.features.facts.tables.entities import Entities
 from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.values import Entity, Episode, Fact, Graph
+from perdure.features.files.tables.files import Files
+from perdure.features.files.tables.folders import Folders
+from perdure.features.files.values import File, Folder
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
@@ -228,7 +230,7 @@ class Contract:
     def add_folder(self, tx: Tx, /, name: str = "docs", **fields: Any) -> Folder:
         archive_id = ArchiveId(self.ids.new("archive"))
         tx.archives.add(Archive(id=archive_id, org_id=tx.org_id, name=name, created_at=AT, updated_at=AT))
-        return tx.folders.add(
+        return tx.of(Folders).add(
             Folder(
                 id=FolderId(self.ids.new("folder")),
                 org_id=tx.org_id,
@@ -242,7 +244,7 @@ class Contract:
 
     def add_file(self, tx: Tx, /, folder_id: FolderId, name: str = "plan.md", **fields: Any) -> File:
         file_id = FileId(self.ids.new("file"))
-        return tx.files.add(
+        return tx.of(Files).add(
             File(id=file_id, org_id=tx.org_id, folder_id=folder_id, name=name, created_at=AT, updated_at=AT, **fields)
         )
 

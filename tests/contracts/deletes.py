@@ -12,6 +12,8 @@ from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId
+from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep import deleted
@@ -92,16 +94,16 @@ class DeleteContract(Contract):
             own = await store.write(lambda tx: fill(self, tx))
 
             def delete_files(tx: Tx) -> None:
-                for file in tx.files.list(own.folder.id):
-                    tx.files.delete(file.id)
-                while (deleted_file := tx.files.claim(owner="me", at=LATER, until=LATER)) is not None:
-                    tx.files.drop_views(deleted_file.id, limit=100)
-                    tx.files.purge(deleted_file)
+                for file in tx.of(Files).list(own.folder.id):
+                    tx.of(Files).delete(file.id)
+                while (deleted_file := tx.of(Files).claim(owner="me", at=LATER, until=LATER)) is not None:
+                    tx.of(Files).drop_views(deleted_file.id, limit=100)
+                    tx.of(Files).purge(deleted_file)
                 archive_id = own.folder.archive_id
                 tx.passages.delete(archive_id, [one.seq for one in tx.passages.page(archive_id)])
 
             await store.write(delete_files)
-            first, steps = await self.carry_out(store, own, lambda tx: tx.folders.delete(own.folder.id))
+            first, steps = await self.carry_out(store, own, lambda tx: tx.of(Folders).delete(own.folder.id))
             assert steps >= 3
             assert first["folders.list_by_agent(agent_id=us)"] == []
 
@@ -122,13 +124,13 @@ class DeleteContract(Contract):
         """Nobody has it open any more when it is deleted; so many views as are asked for go at once."""
         async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
-            await store.write(lambda tx: tx.files.delete(own.file.id))
+            await store.write(lambda tx: tx.of(Files).delete(own.file.id))
 
-            assert await store.read(lambda tx: tx.agent_files.list_open(own.agent.id)) == []
-            assert own.file.id not in await store.read(lambda tx: tx.agent_files.list_versions(own.agent.id))
-            assert not await store.write(lambda tx: tx.agent_files.close(own.agent.id, own.file.id))
-            assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 1
-            assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 0
+            assert await store.read(lambda tx: tx.of(AgentFiles).list_open(own.agent.id)) == []
+            assert own.file.id not in await store.read(lambda tx: tx.of(AgentFiles).list_versions(own.agent.id))
+            assert not await store.write(lambda tx: tx.of(AgentFiles).close(own.agent.id, own.file.id))
+            assert await store.write(lambda tx: tx.of(Files).drop_views(own.file.id, limit=5)) == 1
+            assert await store.write(lambda tx: tx.of(Files).drop_views(own.file.id, limit=5)) == 0
 
     async def test_a_run_of_a_deleted_agent_is_held_by_nobody(self) -> None:
         """Who drives it learns that it is gone, and nobody takes it over; deleting twice is told."""
@@ -194,15 +196,15 @@ class DeleteContract(Contract):
                 assert [*tx.agents.list_by_ids([agent.id, unknown])] == [agent.id]
                 assert [*tx.archives.list_by_ids([archive.id])] == [archive.id]
                 passage, file = self.add_passage(tx, archive.id, "tea"), self.add_file(tx, folder.id)
-                places = tx.passages.place(passage.id), tx.files.place(file.id)
-                assert [places[0][0], places[1]] == [archive.id, (folder.id, tx.files.number(file.id))]
+                places = tx.passages.place(passage.id), tx.of(Files).place(file.id)
+                assert [places[0][0], places[1]] == [archive.id, (folder.id, tx.of(Files).number(file.id))]
                 tx.passages.delete(archive.id, [passage.seq])
-                tx.files.delete(file.id)
-                assert (tx.passages.place(passage.id), tx.files.place(file.id)) == places
+                tx.of(Files).delete(file.id)
+                assert (tx.passages.place(passage.id), tx.of(Files).place(file.id)) == places
                 empty = self.add_folder(tx, "empty")
                 tx.archives.delete(archive.id)
-                tx.folders.delete(empty.id)
-                numbers = tx.archives.number(archive.id), tx.folders.number(empty.id)
+                tx.of(Folders).delete(empty.id)
+                numbers = tx.archives.number(archive.id), tx.of(Folders).number(empty.id)
                 assert numbers == (archive.number, empty.number)
 
             await store.write(check)

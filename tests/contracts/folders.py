@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, InvalidInput, LeaseLost, NotFound
-from perdure.core.files import File, FilePart, file_tag
 from perdure.core.ids import FileId, FolderId, OrgId
+from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.tables.folders import Folders
+from perdure.features.files.values import File, FilePart, file_tag
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
@@ -23,11 +25,11 @@ class FolderContract(Contract):
             for folder, name, size in ((first, "x", 3), (first, "y", 4), (second, "z", 10)):
                 await store.write(self.add_file, folder.id, name, size_bytes=size)
             gone = await store.write(self.add_file, second.id, "gone", size_bytes=100)
-            await store.write(lambda tx: tx.files.delete(gone.id))
+            await store.write(lambda tx: tx.of(Files).delete(gone.id))
 
-            assert await store.read(lambda tx: tx.files.measure()) == (3, 17)
-            assert await store.read(lambda tx: tx.files.measure(first.id)) == (2, 7)
-            assert await store.read(lambda tx: tx.files.measure(FolderId("source-none"))) == (0, 0)
+            assert await store.read(lambda tx: tx.of(Files).measure()) == (3, 17)
+            assert await store.read(lambda tx: tx.of(Files).measure(first.id)) == (2, 7)
+            assert await store.read(lambda tx: tx.of(Files).measure(FolderId("source-none"))) == (0, 0)
 
     async def test_folders_come_back_as_they_were_put(self) -> None:
         """Numbered in order of creation, found by id, name and page; changed fields are kept, counts are the store's
@@ -44,14 +46,14 @@ class FolderContract(Contract):
 
             def look(tx: Tx) -> list[Any]:
                 return [
-                    [tx.folders.get(folder.id) for folder in added],
-                    tx.folders.list(),
-                    tx.folders.list(above=numbers[0], limit=2),
-                    tx.folders.list(below=numbers[3], newest_first=True, limit=2),
-                    tx.folders.list(name=added[1].name),
-                    tx.folders.find(added[2].name),
-                    tx.folders.find("none"),
-                    tx.folders.count(),
+                    [tx.of(Folders).get(folder.id) for folder in added],
+                    tx.of(Folders).list(),
+                    tx.of(Folders).list(above=numbers[0], limit=2),
+                    tx.of(Folders).list(below=numbers[3], newest_first=True, limit=2),
+                    tx.of(Folders).list(name=added[1].name),
+                    tx.of(Folders).find(added[2].name),
+                    tx.of(Folders).find("none"),
+                    tx.of(Folders).count(),
                 ]
 
             named = [added[1]]
@@ -59,8 +61,8 @@ class FolderContract(Contract):
             assert await store.read(look) == [added, added, *pages]
 
             changed = replace(added[0], name="other", description=None, metadata={}, updated_at=LATER)
-            await store.write(lambda tx: tx.folders.put(changed))
-            after = await store.read(lambda tx: tx.folders.get(changed.id))
+            await store.write(lambda tx: tx.of(Folders).put(changed))
+            after = await store.read(lambda tx: tx.of(Folders).get(changed.id))
             assert after == replace(changed, version=1)
 
     async def test_a_name_is_one_folders_own(self) -> None:
@@ -70,18 +72,18 @@ class FolderContract(Contract):
             with raises(AlreadyExists):
                 await store.write(self.add_folder, "one")
             with raises(AlreadyExists):
-                await store.write(lambda tx: tx.folders.put(replace(two, name="one")))
+                await store.write(lambda tx: tx.of(Folders).put(replace(two, name="one")))
             await other.write(self.add_folder, "one")
             for unit in (
-                lambda tx: tx.folders.get(one.id),
-                lambda tx: tx.folders.put(one),
-                lambda tx: tx.folders.delete(one.id),
-                lambda tx: tx.folders.list_agents(one.id),
+                lambda tx: tx.of(Folders).get(one.id),
+                lambda tx: tx.of(Folders).put(one),
+                lambda tx: tx.of(Folders).delete(one.id),
+                lambda tx: tx.of(Folders).list_agents(one.id),
                 lambda tx: self.add_file(tx, one.id),
             ):
                 with raises(NotFound):
                     await other.write(unit)
-            assert len(await other.read(lambda tx: tx.folders.list())) == 1
+            assert len(await other.read(lambda tx: tx.of(Folders).list())) == 1
 
     async def test_no_list_of_archives_shows_a_folders_own(self) -> None:
         """It is the folder's alone: not listed, not deleted but with the folder."""
@@ -89,11 +91,11 @@ class FolderContract(Contract):
             folder = await store.write(self.add_folder)
             notes = await store.write(self.add_archive)
             assert await store.read(lambda tx: tx.archives.list()) == [notes]
-            assert await store.read(lambda tx: tx.folders.find_by_archive(folder.archive_id)) == folder
-            assert await store.read(lambda tx: tx.folders.find_by_archive(notes.id)) is None
+            assert await store.read(lambda tx: tx.of(Folders).find_by_archive(folder.archive_id)) == folder
+            assert await store.read(lambda tx: tx.of(Folders).find_by_archive(notes.id)) is None
             with raises(InvalidInput):
                 await store.write(lambda tx: tx.archives.delete(folder.archive_id))
-            await store.write(lambda tx: tx.folders.delete(folder.id))
+            await store.write(lambda tx: tx.of(Folders).delete(folder.id))
             with raises(NotFound):
                 await store.read(lambda tx: tx.archives.get(folder.archive_id))
 
@@ -117,12 +119,12 @@ class FolderContract(Contract):
 
             def look(tx: Tx) -> list[Any]:
                 return [
-                    [tx.files.get(file.id) for file in added],
-                    tx.files.list(folder.id, above=0, limit=2),
-                    tx.files.list(folder.id, below=3, newest_first=True, limit=2),
-                    tx.files.find(folder.id, added[1].name),
-                    tx.files.find(folder.id, "none"),
-                    tx.folders.get(folder.id).file_count,
+                    [tx.of(Files).get(file.id) for file in added],
+                    tx.of(Files).list(folder.id, above=0, limit=2),
+                    tx.of(Files).list(folder.id, below=3, newest_first=True, limit=2),
+                    tx.of(Files).find(folder.id, added[1].name),
+                    tx.of(Files).find(folder.id, "none"),
+                    tx.of(Folders).get(folder.id).file_count,
                 ]
 
             pages = [added[1:3], added[2:0:-1], added[1], None, len(added)]
@@ -130,46 +132,46 @@ class FolderContract(Contract):
             with raises(AlreadyExists):
                 await store.write(self.add_file, folder.id, added[0].name)
             with raises(InvalidInput):
-                await store.write(lambda tx: tx.folders.delete(folder.id))
+                await store.write(lambda tx: tx.of(Folders).delete(folder.id))
 
     async def test_a_deleted_file_is_gone_at_once(self) -> None:
         """Its name is free; a worker who has it has lost it, and one is told to remove what is left."""
         async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             file = await store.write(self.add_file, folder.id)
-            working = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            working = await store.write(lambda tx: tx.of(Files).claim(owner="me", at=AT, until=UNTIL))
             await store.write(
-                lambda tx: tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, text="x")], page_starts=(1,))
+                lambda tx: tx.of(Files).put_parts(file.id, [FilePart(seq=0, first_line=1, text="x")], page_starts=(1,))
             )
-            await store.write(lambda tx: tx.files.delete(file.id))
+            await store.write(lambda tx: tx.of(Files).delete(file.id))
             assert working is not None
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.files.renew(working, until=UNTIL))
+                await store.write(lambda tx: tx.of(Files).renew(working, until=UNTIL))
             with raises(NotFound):
-                await store.read(lambda tx: tx.files.get(file.id))
+                await store.read(lambda tx: tx.of(Files).get(file.id))
 
             def look(tx: Tx) -> list[Any]:
-                count = tx.folders.get(folder.id).file_count
-                return [tx.files.list(folder.id), tx.files.find(folder.id, file.name), count]
+                count = tx.of(Folders).get(folder.id).file_count
+                return [tx.of(Files).list(folder.id), tx.of(Files).find(folder.id, file.name), count]
 
             assert await store.read(look) == [[], None, 0]
             other = await store.write(self.add_file, folder.id, file.name)
-            left = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            left = await store.write(lambda tx: tx.of(Files).claim(owner="me", at=AT, until=UNTIL))
             assert left is not None and (left.id, left.status) == (file.id, "deleted")
-            await store.write(lambda tx: tx.files.release_all("me"))
-            again = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            await store.write(lambda tx: tx.of(Files).release_all("me"))
+            again = await store.write(lambda tx: tx.of(Files).claim(owner="me", at=AT, until=UNTIL))
             assert again == left
-            await store.write(lambda tx: tx.files.purge(left))
+            await store.write(lambda tx: tx.of(Files).purge(left))
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.files.purge(left))
-            assert await store.read(lambda tx: tx.files.parts(file.id)) == []
-            await store.write(lambda tx: tx.files.delete(other.id))
+                await store.write(lambda tx: tx.of(Files).purge(left))
+            assert await store.read(lambda tx: tx.of(Files).parts(file.id)) == []
+            await store.write(lambda tx: tx.of(Files).delete(other.id))
             with raises(InvalidInput):  # a worker needs the folder to remove the file
-                await store.write(lambda tx: tx.folders.delete(folder.id))
-            last = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+                await store.write(lambda tx: tx.of(Folders).delete(folder.id))
+            last = await store.write(lambda tx: tx.of(Files).claim(owner="me", at=AT, until=UNTIL))
             assert last is not None and last.id == other.id
-            await store.write(lambda tx: tx.files.purge(last))
-            await store.write(lambda tx: tx.folders.delete(folder.id))
+            await store.write(lambda tx: tx.of(Files).purge(last))
+            await store.write(lambda tx: tx.of(Folders).delete(folder.id))
 
     async def test_bytes_are_kept_until_they_are_dropped(self) -> None:
         """In parts, also before their file is added; those of files that never are go when they are old."""
@@ -180,21 +182,21 @@ class FolderContract(Contract):
             def put(tx: Tx) -> File:
                 file = self.add_file(tx, folder.id)
                 for seq, part in enumerate(data):
-                    tx.files.put_bytes(file.id, seq, part, at=AT)
-                    tx.files.put_bytes(FileId("file-never"), seq, part, at=AT)
+                    tx.of(Files).put_bytes(file.id, seq, part, at=AT)
+                    tx.of(Files).put_bytes(FileId("file-never"), seq, part, at=AT)
                 return file
 
             file = await store.write(put)
-            read = await store.read(lambda tx: [tx.files.get_bytes(file.id, seq) for seq in range(4)])
+            read = await store.read(lambda tx: [tx.of(Files).get_bytes(file.id, seq) for seq in range(4)])
             assert read == [*data, None]
-            assert await store.write(lambda tx: tx.files.drop_abandoned(before=AT, limit=9)) == 0
-            assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 2
-            assert await store.read(lambda tx: tx.files.has_abandoned(before=LATER))
-            assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 1
-            assert not await store.read(lambda tx: tx.files.has_abandoned(before=LATER))
-            assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) == data[0]
-            await store.write(lambda tx: tx.files.drop_bytes(file.id))
-            assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) is None
+            assert await store.write(lambda tx: tx.of(Files).drop_abandoned(before=AT, limit=9)) == 0
+            assert await store.write(lambda tx: tx.of(Files).drop_abandoned(before=LATER, limit=2)) == 2
+            assert await store.read(lambda tx: tx.of(Files).has_abandoned(before=LATER))
+            assert await store.write(lambda tx: tx.of(Files).drop_abandoned(before=LATER, limit=2)) == 1
+            assert not await store.read(lambda tx: tx.of(Files).has_abandoned(before=LATER))
+            assert await store.read(lambda tx: tx.of(Files).get_bytes(file.id, 0)) == data[0]
+            await store.write(lambda tx: tx.of(Files).drop_bytes(file.id))
+            assert await store.read(lambda tx: tx.of(Files).get_bytes(file.id, 0)) is None
 
     async def test_one_works_on_a_file(self) -> None:
         """The oldest first, each claimed once; again when the lease has run out or its holder is known as gone, and
@@ -204,37 +206,37 @@ class FolderContract(Contract):
             first, second = [await store.write(self.add_file, folder.id, name) for name in ("a", "b")]
 
             def claim(owner: str, at: Any = AT, dead: tuple[str, ...] = ()) -> Callable[[Tx], File | None]:
-                return lambda tx: tx.files.claim(owner=owner, at=at, until=UNTIL, dead_owners=dead)
+                return lambda tx: tx.of(Files).claim(owner=owner, at=at, until=UNTIL, dead_owners=dead)
 
-            assert await store.read(lambda tx: tx.files.has_work())
+            assert await store.read(lambda tx: tx.of(Files).has_work())
             mine = await store.write(claim("me"))
             assert mine == replace(first, status="parsing", tries=1, lease_owner="me", lease_until=UNTIL)
             theirs = await store.write(claim("they"))
             assert theirs is not None and theirs.id == second.id
             assert await store.write(claim("late")) is None
-            assert sorted(await store.read(lambda tx: tx.files.list_owners())) == ["me", "they"]
+            assert sorted(await store.read(lambda tx: tx.of(Files).list_owners())) == ["me", "they"]
 
             taken = await store.write(claim("late", dead=("gone", "they")))
             assert taken is not None and (taken.id, taken.tries) == (second.id, 2)
-            for unit in (lambda tx: tx.files.renew(theirs, until=UNTIL), lambda tx: tx.files.end(theirs)):
+            for unit in (lambda tx: tx.of(Files).renew(theirs, until=UNTIL), lambda tx: tx.of(Files).end(theirs)):
                 with raises(LeaseLost):
                     await store.write(unit)
             again = await store.write(claim("late", at=LATER))
             assert again is not None and again.id == first.id
 
-            await store.write(lambda tx: tx.files.renew(taken, until=LATER, status="embedding", done=3, total=7))
-            held = await store.read(lambda tx: tx.files.get(second.id))
+            await store.write(lambda tx: tx.of(Files).renew(taken, until=LATER, status="embedding", done=3, total=7))
+            held = await store.read(lambda tx: tx.of(Files).get(second.id))
             assert (held.status, held.done, held.total, held.lease_until) == ("embedding", 3, 7, LATER)
-            await store.write(lambda tx: tx.files.release_all("late"))
-            free = await store.read(lambda tx: tx.files.get(second.id))
+            await store.write(lambda tx: tx.of(Files).release_all("late"))
+            free = await store.read(lambda tx: tx.of(Files).get(second.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, 1)
 
             mine = await store.write(claim("me"))
             assert mine is not None
-            await store.write(lambda tx: tx.files.release_claim(replace(mine, lease_owner="they")))
-            assert await store.read(lambda tx: tx.files.get(mine.id)) == mine
-            await store.write(lambda tx: tx.files.release_claim(mine))
-            free = await store.read(lambda tx: tx.files.get(mine.id))
+            await store.write(lambda tx: tx.of(Files).release_claim(replace(mine, lease_owner="they")))
+            assert await store.read(lambda tx: tx.of(Files).get(mine.id)) == mine
+            await store.write(lambda tx: tx.of(Files).release_claim(mine))
+            free = await store.read(lambda tx: tx.of(Files).get(mine.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, mine.tries - 1)
 
     async def test_an_object_is_named_until_its_file_is_purged(self) -> None:
@@ -245,23 +247,23 @@ class FolderContract(Contract):
             await store.write(self.add_file, folder.id, "b.md")
 
             async def named() -> set[str]:
-                return await store.read(lambda tx: tx.files.named_keys(["o/a", "o/b", ""]))
+                return await store.read(lambda tx: tx.of(Files).named_keys(["o/a", "o/b", ""]))
 
             assert await named() == {"o/a", ""}
-            await store.write(lambda tx: tx.files.delete(file.id))
+            await store.write(lambda tx: tx.of(Files).delete(file.id))
             assert "o/a" in await named()
-            claimed = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            claimed = await store.write(lambda tx: tx.of(Files).claim(owner="me", at=AT, until=UNTIL))
             assert claimed is not None and claimed.object_key == "o/a"
-            await store.write(lambda tx: tx.files.purge(claimed))
+            await store.write(lambda tx: tx.of(Files).purge(claimed))
             assert await named() == {""}
 
     async def test_an_object_that_was_removed_is_named_no_more(self) -> None:
         async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             file = await store.write(self.add_file, folder.id, "a.md", object_key="o/a")
-            await store.write(lambda tx: tx.files.forget_object(file.id))
+            await store.write(lambda tx: tx.of(Files).forget_object(file.id))
 
-            assert await store.read(lambda tx: tx.files.get(file.id)) == replace(file, object_key="")
+            assert await store.read(lambda tx: tx.of(Files).get(file.id)) == replace(file, object_key="")
 
     async def test_what_became_of_a_file_is_kept(self) -> None:
         """All that is known of its text; its folder has another version when it can be read, and it is found by its
@@ -273,13 +275,13 @@ class FolderContract(Contract):
 
             async def end(**fields: Any) -> File:
                 def unit(tx: Tx) -> File:
-                    file = tx.files.claim(owner="me", at=AT, until=UNTIL)
+                    file = tx.of(Files).claim(owner="me", at=AT, until=UNTIL)
                     assert file is not None
-                    tx.files.end(replace(file, updated_at=LATER, **fields))
+                    tx.of(Files).end(replace(file, updated_at=LATER, **fields))
                     return replace(file, lease_owner=None, lease_until=None, updated_at=LATER, **fields)
 
                 file = await store.write(unit)
-                assert await store.read(lambda tx: tx.files.get(file.id)) == file
+                assert await store.read(lambda tx: tx.of(Files).get(file.id)) == file
                 return file
 
             good = await end(
@@ -294,13 +296,13 @@ class FolderContract(Contract):
                 char_count=2**40,
                 chunk_count=1,
             )
-            version = (await store.read(lambda tx: tx.folders.get(folder.id))).version
+            version = (await store.read(lambda tx: tx.of(Folders).get(folder.id))).version
             await end(status="error", problem=AWKWARD[1])
-            assert version == (await store.read(lambda tx: tx.folders.get(folder.id))).version == 1
-            assert not await store.read(lambda tx: tx.files.has_work())
-            assert await store.read(lambda tx: tx.files.find_by_digest("d", suffix=".md")) == good
-            assert await store.read(lambda tx: tx.files.find_by_digest("d", suffix=".txt")) is None
-            assert await store.read(lambda tx: tx.files.find_by_digest("e", suffix=".md")) is None
+            assert version == (await store.read(lambda tx: tx.of(Folders).get(folder.id))).version == 1
+            assert not await store.read(lambda tx: tx.of(Files).has_work())
+            assert await store.read(lambda tx: tx.of(Files).find_by_digest("d", suffix=".md")) == good
+            assert await store.read(lambda tx: tx.of(Files).find_by_digest("d", suffix=".txt")) is None
+            assert await store.read(lambda tx: tx.of(Files).find_by_digest("e", suffix=".md")) is None
 
     async def test_what_waits_for_vectors_is_counted_by_file(self) -> None:
         """Only passages that still wait, and only of the folder that is asked for."""
@@ -320,11 +322,11 @@ class FolderContract(Contract):
                 return archive.number
 
             number = await store.write(fill)
-            assert await store.read(lambda tx: tx.files.count_queued_passages(folder.id)) == {one.id: 1, two.id: 2}
+            assert await store.read(lambda tx: tx.of(Files).count_queued_passages(folder.id)) == {one.id: 1, two.id: 2}
             rows = [(0, b"\x00\x3c"), (2, b"\x00\x3c")]
             await store.write(lambda tx: tx.vectors.put(number, rows, model="test/m", dimensions=1))
-            assert await store.read(lambda tx: tx.files.count_queued_passages(folder.id)) == {two.id: 1}
-            assert await store.read(lambda tx: tx.files.count_queued_passages(FolderId("source-none"))) == {}
+            assert await store.read(lambda tx: tx.of(Files).count_queued_passages(folder.id)) == {two.id: 1}
+            assert await store.read(lambda tx: tx.of(Files).count_queued_passages(FolderId("source-none"))) == {}
 
     async def test_text_is_read_from_any_line(self) -> None:
         """From the part that the line begins in, also when a line before it fills several."""
@@ -340,21 +342,24 @@ class FolderContract(Contract):
 
             def put(tx: Tx) -> File:
                 file = self.add_file(tx, folder.id)
-                tx.files.put_parts(file.id, parts[:2], (1, 3))
-                tx.files.put_parts(file.id, parts[2:])
+                tx.of(Files).put_parts(file.id, parts[:2], (1, 3))
+                tx.of(Files).put_parts(file.id, parts[2:])
                 return file
 
             file = await store.write(put)
 
             def first(tx: Tx) -> list[int]:
-                return [tx.files.parts(file.id, from_line=line)[0].seq for line in (1, 2, 3, 4, 5, 99)]
+                return [tx.of(Files).parts(file.id, from_line=line)[0].seq for line in (1, 2, 3, 4, 5, 99)]
 
             assert await store.read(first) == [0, 0, 1, 1, 4, 4]
-            assert await store.read(lambda tx: tx.files.parts(file.id, limit=99)) == parts
-            assert await store.read(lambda tx: tx.files.parts(file.id, after_seq=3, limit=99)) == parts[4:]
-            assert await store.read(lambda tx: tx.files.page_starts(file.id)) == [1, 3]
-            await store.write(lambda tx: tx.files.drop_parts(file.id))
-            assert await store.read(lambda tx: [tx.files.parts(file.id), tx.files.page_starts(file.id)]) == [[], []]
+            assert await store.read(lambda tx: tx.of(Files).parts(file.id, limit=99)) == parts
+            assert await store.read(lambda tx: tx.of(Files).parts(file.id, after_seq=3, limit=99)) == parts[4:]
+            assert await store.read(lambda tx: tx.of(Files).page_starts(file.id)) == [1, 3]
+            await store.write(lambda tx: tx.of(Files).drop_parts(file.id))
+            assert await store.read(lambda tx: [tx.of(Files).parts(file.id), tx.of(Files).page_starts(file.id)]) == [
+                [],
+                [],
+            ]
 
     async def test_agents_have_the_files_of_their_folders(self) -> None:
         """Listed in order, found by path, name or the end of a name; gone with the folder."""
@@ -365,22 +370,22 @@ class FolderContract(Contract):
             files = [await store.write(self.add_file, folder_id, name) for folder_id, name in names]
             before = (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision
 
-            assert await store.write(lambda tx: tx.folders.attach(agent.id, two.id, opens=True))
-            assert await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=True))
-            assert not await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=False))
+            assert await store.write(lambda tx: tx.of(Folders).attach(agent.id, two.id, opens=True))
+            assert await store.write(lambda tx: tx.of(Folders).attach(agent.id, one.id, opens=True))
+            assert not await store.write(lambda tx: tx.of(Folders).attach(agent.id, one.id, opens=False))
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == before + 2
-            mine = await store.read(lambda tx: tx.folders.list_by_agent(agent.id))
+            mine = await store.read(lambda tx: tx.of(Folders).list_by_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
-            assert await store.read(lambda tx: tx.folders.list_agents(one.id)) == [agent.id]
-            assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has_folders
-            assert await store.read(lambda tx: tx.folders.list_agents(one.id, opening=True)) == []
-            assert await store.read(lambda tx: tx.folders.list_agents(two.id, opening=True)) == [agent.id]
+            assert await store.read(lambda tx: tx.of(Folders).list_agents(one.id)) == [agent.id]
+            assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has
+            assert await store.read(lambda tx: tx.of(Folders).list_agents(one.id, opening=True)) == []
+            assert await store.read(lambda tx: tx.of(Folders).list_agents(two.id, opening=True)) == [agent.id]
 
             def ids(found: Any) -> list[FileId]:
                 return [one.file.id for one in found]
 
             def look(tx: Tx) -> list[Any]:
-                mine = tx.agent_files
+                mine = tx.of(AgentFiles)
                 return [
                     ids(mine.list(agent.id)),
                     ids(mine.list(agent.id, above=(one.number, 0), limit=2)),
@@ -397,17 +402,17 @@ class FolderContract(Contract):
             assert found[:3] == [[a, x, other_x, md], [x, other_x], [other_x, x, a]]
             assert found[3] == [x, other_x, a]
             assert found[4:] == [[x], [a], [md], []]
-            first = await store.read(lambda tx: tx.agent_files.list_first([agent.id], limit=3))
+            first = await store.read(lambda tx: tx.of(AgentFiles).list_first([agent.id], limit=3))
             assert ids(first[agent.id]) == [a, x, other_x]
-            assert (await store.read(lambda tx: tx.agent_files.get(agent.id, x))).path == "one/x.py"
+            assert (await store.read(lambda tx: tx.of(AgentFiles).get(agent.id, x))).path == "one/x.py"
 
-            await store.write(lambda tx: tx.agent_files.open(agent.id, x, 1, 2, at=AT))
-            assert await store.write(lambda tx: tx.folders.detach(agent.id, one.id))
-            assert not await store.write(lambda tx: tx.folders.detach(agent.id, one.id))
+            await store.write(lambda tx: tx.of(AgentFiles).open(agent.id, x, 1, 2, at=AT))
+            assert await store.write(lambda tx: tx.of(Folders).detach(agent.id, one.id))
+            assert not await store.write(lambda tx: tx.of(Folders).detach(agent.id, one.id))
             with raises(NotFound):
-                await store.read(lambda tx: tx.agent_files.get(agent.id, x))
-            await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=False))
-            assert ids(await store.read(lambda tx: tx.agent_files.list_open(agent.id))) == []
+                await store.read(lambda tx: tx.of(AgentFiles).get(agent.id, x))
+            await store.write(lambda tx: tx.of(Folders).attach(agent.id, one.id, opens=False))
+            assert ids(await store.read(lambda tx: tx.of(AgentFiles).list_open(agent.id))) == []
 
     async def test_open_files_are_known_by_their_views(self) -> None:
         """The one used last first; every view has a version of its own, and is told with the folders'."""
@@ -415,37 +420,37 @@ class FolderContract(Contract):
             agent = await store.write(self.add_agent)
             folder = await store.write(self.add_folder)
             files = [await store.write(self.add_file, folder.id, name) for name in "abc"]
-            await store.write(lambda tx: tx.folders.attach(agent.id, folder.id, opens=True))
-            assert await store.read(lambda tx: tx.agent_files.list_versions(agent.id)) == {folder.id: 0}
+            await store.write(lambda tx: tx.of(Folders).attach(agent.id, folder.id, opens=True))
+            assert await store.read(lambda tx: tx.of(AgentFiles).list_versions(agent.id)) == {folder.id: 0}
 
             seen: list[int] = []
             for file in (*files, files[0]):
                 opened = await store.write(
-                    lambda tx, file_id=file.id: tx.agent_files.open(agent.id, file_id, 2, 9, at=LATER)  # type: ignore[misc]
+                    lambda tx, file_id=file.id: tx.of(AgentFiles).open(agent.id, file_id, 2, 9, at=LATER)  # type: ignore[misc]
                 )
                 assert (opened.is_open, opened.first_line, opened.last_line, opened.used_at) == (True, 2, 9, LATER)
                 seen.append(opened.version)
             assert len(set(seen)) == 4
-            assert [one.file.name for one in await store.read(lambda tx: tx.agent_files.list_open(agent.id))] == [
+            assert [one.file.name for one in await store.read(lambda tx: tx.of(AgentFiles).list_open(agent.id))] == [
                 *"acb"
             ]
 
-            assert await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))
-            assert not await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))
-            shown = await store.read(lambda tx: tx.agent_files.list_versions(agent.id))
+            assert await store.write(lambda tx: tx.of(AgentFiles).close(agent.id, files[1].id))
+            assert not await store.write(lambda tx: tx.of(AgentFiles).close(agent.id, files[1].id))
+            shown = await store.read(lambda tx: tx.of(AgentFiles).list_versions(agent.id))
             assert shown == {folder.id: 0, files[0].id: seen[3], files[2].id: seen[2]}
-            is_open = await store.read(lambda tx: tx.agent_files.list(agent.id, is_open=True))
+            is_open = await store.read(lambda tx: tx.of(AgentFiles).list(agent.id, is_open=True))
             assert [one.file.name for one in is_open] == ["a", "c"]
-            closed = await store.read(lambda tx: tx.agent_files.list(agent.id, is_open=False))
+            closed = await store.read(lambda tx: tx.of(AgentFiles).list(agent.id, is_open=False))
             assert [one.file.name for one in closed] == ["b"]
 
-            await store.write(lambda tx: tx.files.delete(files[0].id))
-            assert await store.read(lambda tx: tx.agent_files.list_versions(agent.id)) == {
+            await store.write(lambda tx: tx.of(Files).delete(files[0].id))
+            assert await store.read(lambda tx: tx.of(AgentFiles).list_versions(agent.id)) == {
                 folder.id: 1,
                 files[2].id: seen[2],
             }
             await store.write(lambda tx: tx.agents.delete(agent.id))
-            assert await store.read(lambda tx: tx.folders.list_agents(folder.id)) == []
+            assert await store.read(lambda tx: tx.of(Folders).list_agents(folder.id)) == []
 
     async def test_another_organisation_sees_no_files(self) -> None:
         """Neither the file, nor its bytes and text, nor what an agent has open; and it can attach nothing."""
@@ -455,10 +460,10 @@ class FolderContract(Contract):
 
             def fill(tx: Tx) -> File:
                 file = self.add_file(tx, folder.id, digest="d")
-                tx.files.put_bytes(file.id, 0, b"x", at=AT)
-                tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, text="x")], (1,))
-                tx.folders.attach(agent.id, folder.id, opens=True)
-                tx.agent_files.open(agent.id, file.id, 1, 1, at=AT)
+                tx.of(Files).put_bytes(file.id, 0, b"x", at=AT)
+                tx.of(Files).put_parts(file.id, [FilePart(seq=0, first_line=1, text="x")], (1,))
+                tx.of(Folders).attach(agent.id, folder.id, opens=True)
+                tx.of(AgentFiles).open(agent.id, file.id, 1, 1, at=AT)
                 return file
 
             file = await store.write(fill)
@@ -467,33 +472,33 @@ class FolderContract(Contract):
 
             def look(tx: Tx) -> list[Any]:
                 return [
-                    tx.files.find(folder.id, file.name),
-                    tx.files.list(folder.id),
-                    tx.files.get_bytes(file.id, 0),
-                    tx.files.parts(file.id),
-                    tx.files.page_starts(file.id),
-                    tx.files.has_work(),
-                    tx.files.list_owners(),
-                    tx.folders.list_by_agent(agent.id),
-                    tx.agent_files.list_versions(agent.id),
-                    tx.agent_files.list_open(agent.id),
-                    tx.agent_files.close(agent.id, file.id),
-                    tx.files.claim(owner="me", at=AT, until=UNTIL),
+                    tx.of(Files).find(folder.id, file.name),
+                    tx.of(Files).list(folder.id),
+                    tx.of(Files).get_bytes(file.id, 0),
+                    tx.of(Files).parts(file.id),
+                    tx.of(Files).page_starts(file.id),
+                    tx.of(Files).has_work(),
+                    tx.of(Files).list_owners(),
+                    tx.of(Folders).list_by_agent(agent.id),
+                    tx.of(AgentFiles).list_versions(agent.id),
+                    tx.of(AgentFiles).list_open(agent.id),
+                    tx.of(AgentFiles).close(agent.id, file.id),
+                    tx.of(Files).claim(owner="me", at=AT, until=UNTIL),
                 ]
 
             assert not any(await other.write(look))
             for unit in (
-                lambda tx: tx.files.get(file.id),
-                lambda tx: tx.files.delete(file.id),
-                lambda tx: tx.files.put_parts(file.id, []),
-                lambda tx: tx.folders.attach(agent.id, theirs.id, opens=True),
-                lambda tx: tx.folders.attach(stranger.id, folder.id, opens=True),
-                lambda tx: tx.folders.detach(agent.id, folder.id),
-                lambda tx: tx.agent_files.open(agent.id, file.id, 1, 1, at=AT),
+                lambda tx: tx.of(Files).get(file.id),
+                lambda tx: tx.of(Files).delete(file.id),
+                lambda tx: tx.of(Files).put_parts(file.id, []),
+                lambda tx: tx.of(Folders).attach(agent.id, theirs.id, opens=True),
+                lambda tx: tx.of(Folders).attach(stranger.id, folder.id, opens=True),
+                lambda tx: tx.of(Folders).detach(agent.id, folder.id),
+                lambda tx: tx.of(AgentFiles).open(agent.id, file.id, 1, 1, at=AT),
             ):
                 with raises(NotFound):
                     await other.write(unit)
-            assert (await store.read(lambda tx: tx.agent_files.get(agent.id, file.id))).is_open
+            assert (await store.read(lambda tx: tx.of(AgentFiles).get(agent.id, file.id))).is_open
 
     async def test_files_are_found_by_what_they_are_called(self) -> None:
         """`folder/name`, a name, or the end of one behind a slash: the closest first, in the agent's folders only."""
@@ -503,7 +508,7 @@ class FolderContract(Contract):
             def fill(tx: Tx) -> tuple[File, File, File]:
                 docs, more, strange = (self.add_folder(tx, name) for name in ("docs", "more", "strange"))
                 for folder in (docs, more):
-                    tx.folders.attach(agent.id, folder.id, opens=False)
+                    tx.of(Folders).attach(agent.id, folder.id, opens=False)
                 self.add_file(tx, strange.id, "plan.md")
                 made = (self.add_file(tx, docs.id, "a/plan.md"), self.add_file(tx, more.id, "plan.md"))
                 return *made, self.add_file(tx, docs.id, "myplan.md")
@@ -511,7 +516,7 @@ class FolderContract(Contract):
             deep, plain, mine = await store.write(fill)
 
             def named(tx: Tx, name: str, limit: int = 20) -> list[str]:
-                return [one.file.id for one in tx.agent_files.find_by_path(agent.id, name, limit=limit)]
+                return [one.file.id for one in tx.of(AgentFiles).find_by_path(agent.id, name, limit=limit)]
 
             assert await store.read(named, "plan.md") == [plain.id, deep.id]
             assert await store.read(named, "plan.md", 1) == [plain.id]

@@ -10,13 +10,15 @@ from datetime import datetime
 from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
-from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.forgetting.values import Correction, CorrectionItem, FoundPage, Key
 from perdure.core.ids import AgentId, ConversationId, FileId, StepId
 from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
 from perdure.core.runs import Prefix, Recipe, Usage
+from perdure.features.files.tables.files import Files
+from perdure.features.files.tables.folders import Folders
+from perdure.features.files.values import FilePart
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.mentions import TEXT_TABLES
 from tests.contracts.base import ADA, AT, LATER, UNTIL, Contract, match_messages, raises
@@ -164,7 +166,7 @@ class ForgettingContract(Contract):
                 archive, folder = self.add_archive(tx, agent_id=agent.id), self.add_folder(tx)
                 file = self.add_file(tx, folder.id)
                 for one in (agent, other):
-                    tx.folders.attach(one.id, folder.id, opens=False)
+                    tx.of(Folders).attach(one.id, folder.id, opens=False)
                 owned = [("archives", archive.id), ("archives", folder.archive_id), ("blocks", block.id)]
                 assert tx.mentions.has_waiting_file(folder.archive_id)
                 assert not tx.mentions.has_waiting_file(archive.id)
@@ -186,7 +188,7 @@ class ForgettingContract(Contract):
             def fill(tx: Tx) -> FileId:
                 file = self.add_file(tx, self.add_folder(tx).id, digest="digest")
                 parts = [FilePart(seq=at, first_line=at + 1, first_char=0, text=text) for at, text in enumerate(texts)]
-                tx.files.put_parts(file.id, parts)
+                tx.of(Files).put_parts(file.id, parts)
                 return file.id
 
             file_id = await store.write(fill)
@@ -195,11 +197,11 @@ class ForgettingContract(Contract):
             while after is not None:
                 after = await store.write(_mask, file_id, redactor, after)
 
-            parts = await store.read(lambda tx: tx.files.parts(file_id, limit=9))
+            parts = await store.read(lambda tx: tx.of(Files).parts(file_id, limit=9))
             blue = "█" * 9
             masked = [f"one {blue}", "██████\n██ the sea\n", f"two {blue}██████\n██ the sea\n", "three\n"]
             assert [part.text for part in parts] == masked
-            assert (await store.read(lambda tx: tx.files.get(file_id))).digest == ""
+            assert (await store.read(lambda tx: tx.of(Files).get(file_id))).digest == ""
             await store.write(lambda tx: tx.mentions.put_part(file_id, 3, "again\n"))
             assert await store.read(lambda tx: tx.mentions.get_part(file_id, 3)) == "again\n"
 

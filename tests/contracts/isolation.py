@@ -22,9 +22,9 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, PerdureError, StoreError, TooMany
 from perdure.core.features import find_features
-from perdure.core.files import AgentFile
 from perdure.core.ids import OrgId
 from perdure.core.secrets import ORGANISATION
+from perdure.features.files.values import AgentFile
 from perdure.storage.database.sqlite import SqliteDatabase
 from perdure.storage.tables.table import Table
 from perdure.storage.tx import Tx

@@ -13,10 +13,8 @@ from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
-from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
-from perdure.core.groups.group import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -43,6 +41,8 @@ from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
 from perdure.features.facts.values import FactFilter
+from perdure.features.files.values import FilePart
+from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property

@@ -19,6 +19,8 @@ from perdure.features.facts.tables.episodes import Episodes
 from perdure.features.facts.tables.facts import Facts
 from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.values import FactFilter
+from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract, list_texts, match_passages, raises
@@ -81,7 +83,7 @@ class NameContract(Contract):
         await store.write_directory(lambda one: one.users.add(first))
         units: Sequence[Callable[[Tx], Any]] = (
             lambda tx: self.add_folder(tx, other),
-            lambda tx: tx.folders.put(replace(second, name=other)),
+            lambda tx: tx.of(Folders).put(replace(second, name=other)),
             lambda tx: self.add_identity(tx, other),
             lambda tx: self.add_block(tx, other, agent_id=agent.id),
         )
@@ -133,7 +135,7 @@ class NameContract(Contract):
         copy = self.add_block(tx, name)
         tx.blocks.isolate(agent.id, 1, name, copy.id)
         folder = self.add_folder(tx, name)
-        tx.folders.attach(agent.id, folder.id, opens=False)
+        tx.of(Folders).attach(agent.id, folder.id, opens=False)
         identity = self.add_identity(tx, name, name=name, project_id=name)
         tx.identities.attach_agent(agent.id, identity.id)
         tx.identities.attach_block(block.id, identity.id)
@@ -177,10 +179,10 @@ class NameContract(Contract):
             "blocks by label": set(ids(tx.blocks.page(where=BlockFilter(label=name)))) >= {made["block"].id},
             "blocks by tag": ids(tx.blocks.page(where=BlockFilter(tags=(name,)))) == [made["block"].id],
             "blocks by key": ids(tx.blocks.page(where=BlockFilter(identifier_keys=(name,)))) == [made["block"].id],
-            "folder by name": tx.folders.find(name) is not None,
-            "folders by name": ids(tx.folders.list(name=name)) == [made["folder"].id],
-            "file by name": tx.files.find(made["folder"].id, f"notes/{name}") == made["file"],
-            "file by path": ids([one.file for one in tx.agent_files.find_by_path(agent.id, f"{name}/notes/{name}")])
+            "folder by name": tx.of(Folders).find(name) is not None,
+            "folders by name": ids(tx.of(Folders).list(name=name)) == [made["folder"].id],
+            "file by name": tx.of(Files).find(made["folder"].id, f"notes/{name}") == made["file"],
+            "file by path": ids([one.file for one in tx.of(AgentFiles).find_by_path(agent.id, f"{name}/notes/{name}")])
             == [made["file"].id],
             "identity by key": tx.identities.find_by_key(name, name) == identity,
             "identities": ids(tx.identities.page(where=IdentityFilter(identifier_key=name, name=name, project_id=name)))

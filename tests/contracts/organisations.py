@@ -9,9 +9,7 @@ from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
-from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
-from perdure.core.groups.group import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
@@ -27,6 +25,12 @@ from perdure.features.facts.tables.episodes import Episodes
 from perdure.features.facts.tables.facts import Facts
 from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
+from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.tables.folders import Folders
+from perdure.features.files.values import File, FilePart, Folder, file_tag
+from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
+from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
 from perdure.storage.tx import Tx
@@ -234,7 +238,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
 
 def _add_pass(tx: Tx, group: Group, run: Run, message: Message) -> Pass:
     """A pass of a companion that goes on."""
-    return tx.passes.add(
+    return tx.of(Passes).add(
         Pass(
             agent_id=run.key.agent_id,
             group_id=group.id,
@@ -254,22 +258,22 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
     """A group of the agent, with a turn that runs, one that waits, and two entries of its transcript; the agent manages
     another one."""
     group_id, managed_id = GroupId(contract.ids.new("group")), GroupId(contract.ids.new("group"))
-    tx.groups.add(
+    tx.of(Groups).add(
         Group(
             id=managed_id, org_id=tx.org_id, kind="supervisor", manager_agent_id=agent.id, created_at=AT, updated_at=AT
         )
     )
-    tx.groups.add(
+    tx.of(Groups).add(
         Group(id=group_id, org_id=tx.org_id, kind="round_robin", agent_ids=(agent.id,), created_at=AT, updated_at=AT)
     )
     member = GroupMember(agent_id=agent.id, name=agent.name, conversation_seq=0)
-    tx.groups.put_conversation(group_id, member)
-    tx.groups.share_block(group_id, agent.id, block.id, attached=True)
+    tx.of(Groups).put_conversation(group_id, member)
+    tx.of(Groups).share_block(group_id, agent.id, block.id, attached=True)
     new = GroupTurn(group_id=group_id, created_at=AT)
-    turns = [tx.group_turns.add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
-    turn = tx.group_turns.claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
+    turns = [tx.of(GroupTurns).add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
+    turn = tx.of(GroupTurns).claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
     assert turn is not None
-    turn, _ = tx.group_turns.begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
+    turn, _ = tx.of(GroupTurns).begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
     speech = GroupMessage(
         group_id=group_id,
         turn_seq=0,
@@ -282,8 +286,8 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
         created_at=AT,
     )
     said = replace(speech, message_id=message.id)
-    tx.group_messages.append(group_id, [speech, said])
-    return tx.groups.get(group_id), turn
+    tx.of(GroupMessages).append(group_id, [speech, said])
+    return tx.of(Groups).get(group_id), turn
 
 
 def _fill_sources(tx: Tx, agent: Agent, block: Block, message: Message) -> MemoryWrite:
@@ -359,22 +363,22 @@ def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File
     with tx.vectors.use_embedding(MODEL):
         folder = contract.add_folder(tx, "docs")
     file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
-    tx.files.put_bytes(file.id, 0, b"walrus", at=AT)
-    tx.folders.attach(agent.id, folder.id, opens=True)
-    claim = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).put_bytes(file.id, 0, b"walrus", at=AT)
+    tx.of(Folders).attach(agent.id, folder.id, opens=True)
+    claim = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert claim is not None
     assert claim.id == file.id
-    tx.files.put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
-    tx.files.end(replace(claim, status="completed", line_count=1))
-    tx.agent_files.open(agent.id, file.id, 1, 1, at=AT)
-    worked_on = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).put_parts(file.id, [FilePart(seq=0, first_line=1, first_char=0, text="walrus")], [1])
+    tx.of(Files).end(replace(claim, status="completed", line_count=1))
+    tx.of(AgentFiles).open(agent.id, file.id, 1, 1, at=AT)
+    worked_on = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert worked_on is not None
     assert worked_on.id == other.id
     contract.add_file(tx, folder.id, "gone.md", digest="gone.md")
-    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    goes = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert goes is not None
-    tx.files.delete(goes.id)
-    goes = tx.files.claim(owner="here", at=AT, until=UNTIL)
+    tx.of(Files).delete(goes.id)
+    goes = tx.of(Files).claim(owner="here", at=AT, until=UNTIL)
     assert goes is not None
     contract.add_passage(tx, folder.archive_id, "a walrus", file_tag(file.id))
-    return tx.folders.get(folder.id), tx.files.get(file.id), worked_on, goes
+    return tx.of(Folders).get(folder.id), tx.of(Files).get(file.id), worked_on, goes

@@ -553,7 +553,7 @@ class PassageContract(Contract):
 
             def memory(tx: Tx, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:
                 opening = tx.conversations.get_state(agent_id, 0)
-                return opening.blocks, opening.passages, opening.has_folders
+                return opening.blocks, opening.passages, bool(opening.has)
 
             assert await store.read(memory, ada.id) == ({human.id: 0, persona.id: 1}, 3, False)
             assert await store.read(memory, bob.id) == ({}, 0, False)

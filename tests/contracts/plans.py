@@ -16,6 +16,7 @@ from perdure.core.runs import RunFilter, RunKey
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.archives.passages import PARTS_ROWS, page_of_text
 from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract
 
@@ -153,7 +154,7 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
     ),
     "secrets of agents": (lambda tx, agent: tx.secrets.list_by_owners([agent, *MANY]), "secrets", "org_id owner_id"),
     "identities of agents": (lambda tx, agent: tx.identities.list_by_agents([agent, *MANY]), "t", "id"),
-    "folders of agents": (lambda tx, agent: tx.folders.list_by_agents([agent, *MANY]), "t", "id"),
+    "folders of agents": (lambda tx, agent: tx.of(Folders).list_by_agents([agent, *MANY]), "t", "id"),
     "tools of agents": (lambda tx, agent: tx.tools.list_by_agents([agent, *MANY]), "t", "id"),
     "blocks of agents": (lambda tx, agent: tx.blocks.list_by_agents([agent, *MANY]), "x", "agent_id"),
     "last messages of agents": (lambda tx, agent: tx.conversations.last_message_times([agent, *MANY]), "c", "agent_id"),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.charset import decode
-from perdure.converters.limits import Refusal
+from perdure.features.files.converters.charset import decode
+from perdure.features.files.converters.limits import Refusal
 
 CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
 TAIWANESE = "今天天氣很好，我們去公園散步吧。他說這個國家的人都很好，沒有什麼問題。"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.columns import in_columns
-from perdure.converters.limits import Limits
-from perdure.converters.pdf import pdf_document
+from perdure.features.files.converters.columns import in_columns
+from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.pdf import pdf_document
 from tests.support.office_files import drawn_pdf_of, pdf_text
 
 Rows = Sequence[Sequence[str]]

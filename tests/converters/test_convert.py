@@ -14,10 +14,10 @@ from uuid import uuid4
 
 import pytest
 
-from perdure.converters.convert import convert_file
-from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing, FileNameInvalid, FileTooLarge, FileTypeUnsupported
+from perdure.features.files.converters.convert import convert_file
+from perdure.features.files.converters.limits import Limits
 from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 
 WORD = "word/document.xml"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from perdure.converters.docx import docx_document
-from perdure.converters.html import html_to_markdown
-from perdure.converters.limits import Limits
-from perdure.converters.tables import csv_to_markdown
-from perdure.converters.xlsx import xlsx_document
+from perdure.features.files.converters.docx import docx_document
+from perdure.features.files.converters.html import html_to_markdown
+from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.tables import csv_to_markdown
+from perdure.features.files.converters.xlsx import xlsx_document
 from tests.support.office_files import docx_of, xlsx_of
 
 PAGES = {

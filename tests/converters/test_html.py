@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.html import html_to_markdown
 from perdure.core.text.markup import strip_unreadable
+from perdure.features.files.converters.html import html_to_markdown
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.kinds import safe_path
 from perdure.core.errors import FileNameInvalid
+from perdure.features.files.converters.kinds import safe_path
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from perdure.converters.docx import docx_document
-from perdure.converters.limits import Limits
-from perdure.converters.numbering import number_text
+from perdure.features.files.converters.docx import docx_document
+from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.numbering import number_text
 from tests.support.hostile import growth
 from tests.support.office_files import docx_of
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.limits import Limits, Refusal
-from perdure.converters.plain import json_in_lines, plain_document
 from perdure.core.documents import Document, FileKind
+from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.plain import json_in_lines, plain_document
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

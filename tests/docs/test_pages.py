@@ -15,7 +15,7 @@ import pytest
 
 import perdure
 from perdure import features
-from perdure.context.costs.ledger import REASONS
+from perdure.context.request.explain import REASONS
 from perdure.core import errors, events
 from perdure.core.errors import PerdureError
 from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.core.documents import Chunk, Document, FileKind
 from perdure.core.errors import InvalidInput
-from perdure.domain.files.chunking import ChunkSizes, chunks
+from perdure.search.chunking import ChunkSizes, chunks
 
 SMALL = ChunkSizes(target=60, most=100)
 

@@ -15,8 +15,9 @@ from perdure import AsyncPerdure
 from perdure.core.answers import ToolReturn
 from perdure.core.errors import ConversationBusy
 from perdure.core.events import Delta, DeltaStreamed, RunEnded, StoredEvent
-from perdure.core.groups.group import GroupTurnEnded
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.features.groups.runner import GroupRunner
+from perdure.features.groups.values import GroupTurnEnded
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
 from tests.support.two_apps import MODEL, STORES, Gate, address_of, two_apps
@@ -155,7 +156,7 @@ async def test_a_turn_of_a_group_is_followed_from_another_process(store: str, tm
         async with asyncio.timeout(20):
             turns = await asyncio.gather(*[(group, other)[number % 2].submit(f"task {number}") for number in range(4)])
             for turn in turns:
-                events = [event async for event in second.app.groups.follow(turn)]
+                events = [event async for event in second.app.service(GroupRunner).follow(turn)]
                 assert isinstance(events[-1], GroupTurnEnded)
         said = [entry for entry in await group.messages(limit=100) if entry.kind != "user"]
 

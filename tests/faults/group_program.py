@@ -11,9 +11,10 @@ import sys
 from collections.abc import AsyncIterator
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Settings
-from perdure.core.groups.group import GroupKind, GroupTurnEnded
 from perdure.core.ids import GroupId
 from perdure.core.models import ModelDelta
+from perdure.features.groups.runner import GroupRunner
+from perdure.features.groups.values import GroupKind, GroupTurnEnded
 from perdure.testing import ScriptedModel, says
 
 NAMES = ("Anna", "Bob", "Max", "Sue", "Carl")
@@ -62,8 +63,9 @@ async def open_store(path: str) -> AsyncPerdure:
 async def do_task(perdure: AsyncPerdure, groups: list[GroupId], number: int) -> None:
     """Have a group answer a task, once."""
     group_id = groups[number % len(groups)]
-    turn = await perdure.app.groups.send(group_id, TASK.format(number), idempotency_key=str(number))
-    async for event in perdure.app.groups.follow(turn):
+    turns = perdure.app.service(GroupRunner)
+    turn = await turns.send(group_id, TASK.format(number), idempotency_key=str(number))
+    async for event in turns.follow(turn):
         if isinstance(event, GroupTurnEnded):
             return
 

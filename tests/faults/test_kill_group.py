@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.groups.group import GroupMessage, GroupTurn
 from perdure.core.ids import GroupId
 from perdure.core.messages import Message
 from perdure.core.runs import Run
+from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.values import GroupMessage, GroupTurn
+from perdure.features.groups.work_tables import GroupTurns
 from perdure.storage.tx import Tx
 from tests.faults.group_program import KINDS, MANAGERS, MEMBERS, NAMES, TASK, WHAT_IS_SAID, do_task, open_store
 from tests.faults.killing import lines_until_killed
@@ -64,8 +66,8 @@ async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
 def _load(tx: Tx, group_id: GroupId) -> tuple[list[GroupTurn], list[GroupMessage], list[Run], list[Message]]:
     """The turns of a group, its transcript, and all runs and messages in its agents' conversations for it."""
     runs, messages = list[Run](), list[Message]()
-    group = tx.groups.get(group_id)
-    for agent_id, _, conversation_seq in tx.groups.members(group_id):
+    group = tx.of(Groups).get(group_id)
+    for agent_id, _, conversation_seq in tx.of(Groups).members(group_id):
         if group.kind == "sleeptime":
             if agent_id != group.manager_agent_id:
                 continue  # nobody writes to a companion
@@ -73,5 +75,5 @@ def _load(tx: Tx, group_id: GroupId) -> tuple[list[GroupTurn], list[GroupMessage
         own = [run for run in tx.runs.list(agent_id, limit=100_000) if run.conversation_seq == conversation_seq]
         runs += own
         messages += [message for run in own for message in tx.messages.list_by_run(run) if message.kind == "message"]
-    entries = tx.group_messages.list(group_id, limit=100_000)
-    return list(tx.group_turns.list(group_id, limit=100_000)), list(entries), runs, messages
+    entries = tx.of(GroupMessages).list(group_id, limit=100_000)
+    return list(tx.of(GroupTurns).list(group_id, limit=100_000)), list(entries), runs, messages

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.engine.groups import driver
+from perdure.features.groups import driver
 from tests.simulator.groups import simulate_groups
 from tests.simulator.invariants import Violation
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.core.features import find_features
 
 FEATURES = Path(perdure.__file__).parent / "features"
 NAMES = sorted(folder.name for folder in FEATURES.iterdir() if (folder / "feature.py").is_file())
@@ -58,7 +59,12 @@ def test_the_program_works_without_a_feature(tmp_path: Path, name: str) -> None:
     """Every module is imported, an agent remembers, every page is shown, the API is described, commands are listed."""
     package = tmp_path / "perdure"
     shutil.copytree(FEATURES.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(package / "features" / name)
+    gone = {name}
+    for feature in find_features():  # those that use it come behind it
+        if not gone.isdisjoint(feature.uses):
+            gone.add(feature.name)
+    for folder in gone:
+        shutil.rmtree(package / "features" / folder)
 
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "PERDURE_PROBE_LOCAL": "0"}
     for arguments in (["-c", PROGRAM], ["-m", "perdure", "--help"], ["-m", "perdure", "doctor"]):

@@ -15,12 +15,12 @@ from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.access.values import Limits, Principal, current_principal
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError
-from perdure.core.groups.group import GroupKind
 from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import left_of
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.groups.values import GroupKind
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 

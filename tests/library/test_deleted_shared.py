@@ -20,6 +20,7 @@ from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.domain.mcp import sync_tools
 from perdure.engine.conversations.reset import finish_removals
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START, SequentialIds
@@ -149,7 +150,7 @@ async def test_a_folder_that_many_agents_have(tmp_path: Path, monkeypatch: pytes
 
         def use(tx: Tx) -> None:
             for agent_id in shared.agents:
-                tx.folders.attach(agent_id, folder.id, opens=False)
+                tx.of(Folders).attach(agent_id, folder.id, opens=False)
 
         await shared.write(use)
         await assert_bounded(shared, shared.perdure.folders.delete(folder.id))

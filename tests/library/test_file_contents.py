@@ -12,12 +12,13 @@ from typing import BinaryIO
 
 import pytest
 
+from perdure import AsyncPerdure
 from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
-from perdure.engine.workers.files import drop_orphans
-from perdure.library import AsyncPerdure
+from perdure.features.files.service.folders import AsyncFolder
+from perdure.features.files.tables.files import Files
+from perdure.features.files.worker import drop_orphans
 from perdure.library.access import LAST_WRITES_S, Access
-from perdure.library.folders import AsyncFolder
 from perdure.library.organisations import Organisations
 from perdure.settings import Settings
 from perdure.storage.object_store import ObjectStore, open_object_store
@@ -57,7 +58,7 @@ async def test_bytes_are_kept_in_the_object_store(s3: S3, perdure: AsyncPerdure,
     assert list(s3.objects) == [f"{FOLDER}{file.org_id}/{file.id}"]
     assert (await folder.text("notes.txt", last_line=1)) == "Ada wrote notes."
     assert await folder.original("notes.txt") == text
-    assert await perdure.app.store.read(lambda tx: tx.files.get_bytes(file.id, 0)) is None
+    assert await perdure.app.store.read(lambda tx: tx.of(Files).get_bytes(file.id, 0)) is None
 
 
 async def test_the_object_goes_with_its_file(s3: S3, folder: AsyncFolder) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from perdure import InvalidInput, StoreFull
 from perdure.core.ids import ArchiveId, FileId
-from perdure.engine.workers import files
+from perdure.features.files import worker as files
+from perdure.features.files.tables.files import Files
 from perdure.storage.tx import Tx
 from tests.support.library import open_async
 
@@ -23,7 +24,7 @@ PLAN = "".join(LINES)
 
 def load_stored(tx: Tx, archive_id: ArchiveId, file_id: FileId) -> tuple[str, int]:
     """The text of a file, and how many of the archive's passages are its."""
-    text = "".join(part.text for part in tx.files.parts(file_id, after_seq=-1, limit=1_000))
+    text = "".join(part.text for part in tx.of(Files).parts(file_id, after_seq=-1, limit=1_000))
     passages = tx.passages.page(archive_id, limit=1_000)
     return text, sum(passage.source["file_id"] == file_id for passage in passages)
 
@@ -77,8 +78,8 @@ async def test_an_upload_that_was_never_completed_is_removed_when_it_is_old(tmp_
 
         def put(tx: Tx) -> None:
             for seq in range(files.PARTS_A_STEP + 1):
-                tx.files.put_bytes(old, seq, b"part", at=now - 2 * files.UPLOAD_MAX_AGE)
-            tx.files.put_bytes(new, 0, b"part", at=now)
+                tx.of(Files).put_bytes(old, seq, b"part", at=now - 2 * files.UPLOAD_MAX_AGE)
+            tx.of(Files).put_bytes(new, 0, b"part", at=now)
 
         await perdure.app.store.write(put)
 

@@ -293,7 +293,7 @@ def test_folder_names(tmp_path: Path, name: Any) -> None:
 
 def test_the_same_bytes_are_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their text is taken from the file that has it."""
-    from perdure.converters import convert
+    from perdure.features.files.converters import convert
 
     asked: list[str] = []
     inner = convert.convert_file
@@ -350,7 +350,7 @@ async def test_a_full_disk_is_told_to_whoever_waits_and_the_file_is_read_once_th
 KILLED = """
 import os, signal, sys, threading, time
 from perdure import Perdure
-from perdure.converters import convert
+from perdure.features.files.converters import convert
 inner = convert.convert_file
 async def hang(name, file, **more):
     if name == "2.txt":
@@ -540,7 +540,7 @@ def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
 
 def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
     """Of small windows too, whatever is open: what has no room is said to be open only."""
-    from perdure.context.sections.directories import directories_section
+    from perdure.context.window.budget import directories_section
     from perdure.context.window.tokens import ScriptTokenCounter
 
     perdure, model = open_library(tmp_path)

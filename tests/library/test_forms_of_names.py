@@ -64,7 +64,7 @@ async def test_archives_folders_and_passages_are_found_in_every_form(
     """By their names and tags; a passage that has a name changes when it is put again."""
     archive = await perdure.archives.open(name)
     folder = await perdure.folders.add({"name": name})
-    await perdure.folder_of(folder.id).upload(b"one", name=f"{name}.txt")
+    await perdure.folders.by_id(folder.id).upload(b"one", name=f"{name}.txt")
     await perdure.archive_of(archive.id).insert_many([NewPassage(text=name, tags=[name])])
     first = await perdure.archive_of(archive.id).put_named(["x", name], NewPassage(text="one"))
     second = await perdure.archive_of(archive.id).put_named(["x", other], NewPassage(text="two"))
@@ -73,8 +73,8 @@ async def test_archives_folders_and_passages_are_found_in_every_form(
     assert (await perdure.folders.get(other)).id == folder.id
     with pytest.raises(AlreadyExists):
         await perdure.folders.add({"name": other})
-    await perdure.folder_of(folder.id).upload(b"two", name=f"{other}.txt")
-    assert [one.file.name for one in await perdure.folder_of(folder.id).list_files(PAGE)] == [f"{NAME}.txt"]
+    await perdure.folders.by_id(folder.id).upload(b"two", name=f"{other}.txt")
+    assert [one.file.name for one in await perdure.folders.by_id(folder.id).list_files(PAGE)] == [f"{NAME}.txt"]
     found = await perdure.archive_of(archive.id).list_passages(PAGE, where=passage_filter(tags=[other]))
     assert [one.text for one in found] == [name]
     assert first.id == second.id

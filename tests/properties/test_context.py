@@ -20,7 +20,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, RunFailed
-from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.conversations import CompactionMode
@@ -33,6 +32,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix, Usage
 from perdure.domain.blocks.units import NewBlock
 from perdure.engine.run.request import load_view
+from perdure.features.costs.ledger import CostLedger
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 from tests.support.real_tokens import tokens_of_request

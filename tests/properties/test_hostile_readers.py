@@ -17,11 +17,6 @@ from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.converters.charset import decode as decode_bytes
-from perdure.converters.html import html_to_markdown
-from perdure.converters.limits import Limits
-from perdure.converters.plain import json_in_lines, plain_document
-from perdure.converters.tables import csv_to_markdown
 from perdure.core.documents import Document
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import unlogged_message
@@ -40,11 +35,7 @@ from perdure.core.tools.loops import split_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
-from perdure.domain.files.chunking import chunks
-from perdure.domain.files.document_outline import outline_of_lines
-from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
-from perdure.engine.groups.texts import parse_choice
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.compression.compress import compress, decode, expand, find_parts
 from perdure.features.facts.extraction.model_extractor import parse_extraction
@@ -52,6 +43,13 @@ from perdure.features.facts.extraction.patterns import statements_in_document
 from perdure.features.facts.fading.policy import count_words
 from perdure.features.facts.units.documents import render_json
 from perdure.features.facts.units.known import names_in as entities_in
+from perdure.features.files.converters.charset import decode as decode_bytes
+from perdure.features.files.converters.html import html_to_markdown
+from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.plain import json_in_lines, plain_document
+from perdure.features.files.converters.tables import csv_to_markdown
+from perdure.features.files.tools import sources_of_grep
+from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.facts import facts_in
@@ -64,6 +62,8 @@ from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.faults import Target, error_of_status
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
+from perdure.search.chunking import chunks
+from perdure.search.document_outline import outline_of_lines
 from perdure.search.packing.text import excerpt, terms_of
 from perdure.search.query import names_in, parse_time, without_names
 from perdure.search.ranking.hints import asks_when, names_a_time, role_meant
@@ -73,7 +73,7 @@ from perdure.toolbox.builtin.index_output import show_output
 from tests.support.hostile import SHAPES, Read, growth
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-SIZES = (8_000, 32_000, 128_000) if FULL else (3_000, 12_000)
+SIZES = (8_000, 32_000, 128_000) if FULL else (2_000, 8_000)
 FACTOR, FLOOR_S = 7, 0.1
 """Four times the text may take five times as long; the rest, and what is below the floor, is noise of the machine."""
 

@@ -11,13 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from perdure import AsyncPerdure, FactHit, Hits
+from perdure import AsyncAgent, AsyncPerdure, FactHit, Hits
 from perdure.core.ids import FactId
 from perdure.features.facts.search.columns import FAR, FactColumns, load_fact_columns
 from perdure.features.facts.tables.facts import Facts
 from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.values import Fact, FactFilter
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import FakeClock
 

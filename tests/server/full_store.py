@@ -19,6 +19,7 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
@@ -281,7 +282,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             tx.identities.attach_agent(agent.id, identity_id)
             tx.blocks.attach(agent.id, block_ids[0])
             tx.tools.attach(agent.id, tool_names[0])
-            tx.folders.attach(agent.id, folders[0].id, opens=True)
+            tx.of(Folders).attach(agent.id, folders[0].id, opens=True)
 
     await ports.store.write(shared)
     config = await perdure.sandbox.put(None)

@@ -9,18 +9,23 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import PerdureError
-from perdure.core.groups.group import GroupKind, GroupMessage, GroupTurnEnded
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.domain.agents.units import NewAgent, create_agent
-from perdure.domain.groups.units import NewGroup, create_group
-from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.run.runner import Runner
+from perdure.features.groups.runner import GroupRunner
+from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.units import NewGroup, create_group
+from perdure.features.groups.values import GroupKind, GroupMessage, GroupTurnEnded
+from perdure.features.groups.work_tables import GroupTurns
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
@@ -72,7 +77,8 @@ class _GroupProcess(Process):
         super().__init__(number, place, rng, main=main)
         self.ports = replace(self.ports, models=_Models(_GroupModel(self._fault)))
         self.runner = Runner(self.ports, is_dead=place.is_dead)
-        self.turns = GroupRunner(self.ports, self.runner, Settings(), is_dead=place.is_dead)
+        app = cast(App, SimpleNamespace(ports=self.ports, runner=self.runner, settings=Settings()))
+        self.turns = GroupRunner(app, is_dead=place.is_dead)
 
     async def start(self) -> None:
         await super().start()
@@ -234,8 +240,8 @@ async def _take_nothing(owner: str) -> None:
 def check_group(tx: Tx, group_id: GroupId, tasks: int) -> tuple[int, int]:
     """Every turn has ended and has each place once, in order, with a run of its own; how many turns were taken over,
     and how many agents failed. Raises: Violation."""
-    turns = list(tx.group_turns.list(group_id, limit=1_000))[::-1]
-    entries = list(tx.group_messages.list(group_id, limit=10_000))
+    turns = list(tx.of(GroupTurns).list(group_id, limit=1_000))[::-1]
+    entries = list(tx.of(GroupMessages).list(group_id, limit=10_000))
     if [turn.stop_reason for turn in turns].count(None) or len(turns) != tasks:
         raise Violation(f"{group_id}: {turns}")
     if [(one.turn_seq, one.place) for one in entries] != sorted((one.turn_seq, one.place) for one in entries):
@@ -250,7 +256,7 @@ def check_group(tx: Tx, group_id: GroupId, tasks: int) -> tuple[int, int]:
         used |= {one.run_id for one in own if one.run_id is not None}
     begun = {
         run.id
-        for agent_id, _, conversation_seq in tx.groups.members(group_id)
+        for agent_id, _, conversation_seq in tx.of(Groups).members(group_id)
         for run in tx.runs.list(agent_id, limit=10_000)
         if run.conversation_seq == conversation_seq
     }

@@ -12,6 +12,7 @@ import pytest
 from perdure.core.agents import IdentityFilter
 from perdure.core.passages import PassageFilter
 from perdure.core.text.words import index_words
+from perdure.features.files.tables.folders import Folders
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.row_format import dump, load, restore
 from perdure.storage.database.sqlite_store import SqliteStore
@@ -96,7 +97,7 @@ async def test_names_of_an_older_store_are_found_in_every_form(open_store: Open)
     store = await open_store(OLDER)
     made: Mapping[str, Any] = await store.write(units._make, NAME)
     await store.write(write_apart)
-    assert await store.read(lambda tx: tx.folders.find(NAME)) is None
+    assert await store.read(lambda tx: tx.of(Folders).find(NAME)) is None
     await store.close()
 
     store = await open_store()
@@ -131,7 +132,7 @@ async def test_two_things_whose_names_had_two_forms_keep_different_names(open_st
     await store.close()
 
     store = await open_store()
-    folders = await store.read(lambda tx: tx.folders.list())
+    folders = await store.read(lambda tx: tx.of(Folders).list())
     keys = [one.identifier_key for one in await store.read(lambda tx: tx.identities.page(where=IdentityFilter()))]
     archive = second["archive"].id
     where = PassageFilter(tags=(NAME,))

@@ -23,6 +23,7 @@ from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClos
 from perdure.core.ids import AgentId, ConversationId, FileId, MessageId, id_in_run
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
+from perdure.features.files.tables.files import Files
 from perdure.storage.database import sqlite
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
@@ -637,7 +638,7 @@ async def test_who_waits_for_a_file_to_be_written_anew_hears_how_far_it_is(
     monkeypatch.setattr("perdure.storage.database.sqlite_store.SCRUB_LOOK_S", 0.001)
     seen: list[tuple[int, int]] = []
     store = SqliteStore.open(tmp_path / "big.db", at=START)
-    await store.write(lambda tx: tx.files.put_bytes(FileId("file-1"), 0, bytes(8 << 20), at=START))
+    await store.write(lambda tx: tx.of(Files).put_bytes(FileId("file-1"), 0, bytes(8 << 20), at=START))
 
     await store.scrub(lambda done, total: seen.append((done, total)))
     await store.close()

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import AsyncPerdure
-from perdure.core.groups.group import (
+from perdure.core.ids import AgentId
+from perdure.features.groups.runner import GroupRunner
+from perdure.features.groups.tables import GroupMessages, Groups
+from perdure.features.groups.units import NewGroup, create_group
+from perdure.features.groups.values import (
     Group,
     GroupMessage,
     GroupTurn,
@@ -17,9 +21,6 @@ from perdure.core.groups.group import (
     SpeakerFailed,
     SpeakerStarted,
 )
-from perdure.core.ids import AgentId
-from perdure.domain.groups.units import NewGroup, create_group
-from perdure.engine.groups.turns import GroupRunner
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -36,7 +37,7 @@ class Team:
 
     @property
     def turns(self) -> GroupRunner:
-        return self.perdure.app.groups
+        return self.perdure.app.service(GroupRunner)
 
     @property
     def store(self) -> Store:
@@ -90,13 +91,13 @@ class Team:
 def _transcript(tx: Tx, group: Group) -> list[str]:
     return [
         f"{entry.sender_name or 'User'}: {_text_of(tx, group, entry)}"
-        for entry in tx.group_messages.list(group.id, limit=1_000)
+        for entry in tx.of(GroupMessages).list(group.id, limit=1_000)
     ]
 
 
 def _text_of(tx: Tx, group: Group, entry: GroupMessage) -> str:
     if entry.kind == "choice":
-        names = {member[0]: member[1] for member in tx.groups.members(group.id)}
+        names = {member[0]: member[1] for member in tx.of(Groups).members(group.id)}
         return "→ " + (names.get(entry.chosen_id, "?") if entry.chosen_id else "end" if entry.ends_turn else "nobody")
     if entry.kind in ("failure", "approval"):
         return f"✗ {entry.text}"

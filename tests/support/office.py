@@ -13,7 +13,7 @@ from perdure import AsyncAgent, AsyncPerdure, Message, ModelReply, ModelRequest
 from perdure.core.messages import ToolResult
 from perdure.core.models import Model
 from perdure.core.runs import Run, RunFilter
-from perdure.engine.agent_messages.toolbox import ALL_TAGS_TOOL, ASYNC_TOOL, TAGS_TOOL, WAIT_TOOL
+from perdure.features.groups.tools import ALL_TAGS_TOOL, ASYNC_TOOL, TAGS_TOOL, WAIT_TOOL
 from perdure.settings import Settings
 from perdure.testing import calls
 

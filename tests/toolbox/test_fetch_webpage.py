@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.converters.convert import convert_file
 from perdure.core.documents import Document
 from perdure.core.errors import AddressRefused, ToolError
+from perdure.features.files.converters.convert import convert_file
 from perdure.toolbox.builtin.fetch_webpage import FetchLimits, WebPages
 from perdure.toolbox.web_guard import WebGuard
 from tests.support.office_files import pdf_of

@@ -45,7 +45,7 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
         with contextlib.suppress(PerdureError):  # what a folder's or file's name can't be
             await library.folders.create(payload)
         with contextlib.suppress(PerdureError):
-            await library.folder_of(folder.id).upload(io.BytesIO(b"x"), name=f"{payload}.txt")
+            await library.folders.by_id(folder.id).upload(io.BytesIO(b"x"), name=f"{payload}.txt")
     await _add_connections(library)
     await _add_facts(library, agent)
     failing = await library.create_agent("Bob")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import logging
 import random
 import uuid
@@ -29,34 +28,27 @@ from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import engine_settings, token_counter_of, web_settings
 from perdure.app.parts import make_key_file as make_key_file
 from perdure.app.parts import web_search_engine as web_search_engine
-from perdure.app.sandboxes import check_file as check_file
-from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
-from perdure.app.sandboxes import copy_as_utf8 as copy_as_utf8
-from perdure.app.sandboxes import name_text as name_text
+from perdure.app.sandboxes import converter_of as converter_of
+from perdure.app.sandboxes import reading_sandbox_of, requirements_folder
 from perdure.app.sandboxes import sandbox_of as sandbox_of
-from perdure.app.telemetry import RegistryNames, listeners_of, price_of
+from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.app.telemetry import prices_of as prices_of
-from perdure.core.errors import SecretKeyMissing
-from perdure.core.features import find_features
+from perdure.core.errors import SecretKeyMissing, ToolError
+from perdure.core.features import Point, find_features
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
+from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.companions.passes import PassLimits
-from perdure.domain.files.tools import read_whole
 from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
-from perdure.engine.agent_messages.toolbox import AgentMessages
-from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
-from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -64,7 +56,6 @@ from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
-from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
@@ -93,6 +84,7 @@ from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
+from perdure.storage.tx import Tx
 from perdure.telemetry.listeners import Listeners, reported_embedder
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
@@ -110,6 +102,9 @@ logging.getLogger("perdure").addHandler(logging.NullHandler())
 
 SEALED_PER_STEP = 100
 
+READ_FILE: Point[[Tx, AgentId, str, int], tuple[str, str]] = Point("read_file")
+"""Path and text of a file of an agent, for its code, cut behind so many characters. Raises: ToolError."""
+
 S = TypeVar("S")
 
 
@@ -121,6 +116,13 @@ class Service(Protocol):
 
     async def close(self) -> None:
         """Begin nothing any more, and stop what goes on."""
+
+
+class BoundToolbox(Toolbox, Protocol):
+    """Runs the tools of a kind that a feature brings. It is made of nothing, and can be called once it is bound."""
+
+    def bind(self, app: App) -> None:
+        """Run them in this engine from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +159,8 @@ class App:
     """A running engine with all its parts. `close` stops them in order.
 
     Args:
-        groups: the turns of groups.
         providers: it knows the providers that clients registered.
         traits: it keeps what is learned of models.
-        files: the worker that converts uploaded files to text.
         services: what features run, by its class.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
@@ -168,7 +168,6 @@ class App:
         reading: the sandbox that converts files.
         custom: the tools that have a source.
         mcp: the sessions with MCP servers.
-        companions: the passes of companions.
         telemetry: who is told of what the engine does.
         shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
     """
@@ -177,12 +176,10 @@ class App:
     store: Store
     ports: Ports
     runner: Runner
-    groups: GroupRunner
     models: ModelRegistry
     providers: StoredProviders
     traits: StoredTraits
     functions: Functions
-    files: FileWorker
     embedder: Embedder | None
     embedding_reason: str
     worker: EmbeddingWorker | None
@@ -190,7 +187,6 @@ class App:
     reading: Sandbox
     custom: CustomTools
     mcp: McpToolbox
-    companions: Companions
     telemetry: Listeners
     shared: Shared
     org_id: OrgId = DEFAULT_ORG
@@ -259,7 +255,7 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in (*self._own_services, self.files, self.groups, self.companions):
+        for part in self._own_services:
             await part.close()
         await self.runner.drain(within_s)
 
@@ -268,9 +264,6 @@ class App:
         await self.providers.close()
         for service in self._own_services:
             await service.close()
-        await self.files.close()
-        await self.groups.close()
-        await self.companions.close()
         await self.runner.close()
         await self.mcp.close()
         if self.worker is not None:
@@ -358,32 +351,27 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
-    custom, agents = _custom_tools(store, shared.cipher, shared.sandbox), AgentMessages(settings)
-    converter = converter_of(settings, shared.reading)
-    builtins = _builtin_tools(shared, store, converter)
+    custom = _custom_tools(store, shared.cipher, shared.sandbox)
+    builtins = _builtin_tools(shared, store)
     mcp = McpToolbox(StoredMcpRegistry(store, shared.cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-    toolbox = Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp)
+    found = [(kind, feature.load(name)) for feature in find_features() for kind, name in feature.toolboxes.items()]
+    bound: dict[str, BoundToolbox] = {kind: toolbox() for kind, toolbox in found}
+    toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom, mcp=mcp, **bound)
     ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
-    runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
+    runner = Runner(ports)
     if worker is not None:
         ports.signals.on("embedding", worker.wake)
-    groups = GroupRunner(ports, runner, settings, price_of=functools.partial(price_of, registry))
-    tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
-    limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
-    companions = Companions(ports, runner, limits)
     app = App(
         settings,
         store,
         ports,
         runner,
-        groups,
         registry,
         providers,
         traits,
         functions,
-        files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
@@ -391,14 +379,15 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         reading=shared.reading,
         custom=custom,
         mcp=mcp,
-        companions=companions,
         telemetry=telemetry,
         shared=shared,
         org_id=org_id,
     )
     kinds = [feature.load(name) for feature in find_features() for name in feature.services]
     app.services = {kind: kind(app) for kind in kinds}
-    for part in (traits, providers, runner, worker, files, groups, companions, *app.services.values()):
+    for one in bound.values():
+        one.bind(app)
+    for part in (traits, providers, runner, worker, *app.services.values()):
         if part is not None:
             await part.start()
     ports.signals.hear(store)
@@ -459,12 +448,15 @@ def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools
     return CustomTools(load, sandbox)
 
 
-def _builtin_tools(shared: Shared, store: Store, converter: Converter) -> Builtins:
+def _builtin_tools(shared: Shared, store: Store) -> Builtins:
     """The built-in tools that run outside the store."""
 
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
-        return await store.read(read_whole, agent_id, name, most_chars)
+        for found in await store.read(READ_FILE, agent_id, name, most_chars):
+            return found
+        raise ToolError(f"file {name[:80]!r} not found: you have no files")
 
+    converter = converter_of(shared.settings, shared.reading)
     web = web_settings(shared.settings)
     return Builtins(converter=converter, web=web, sandbox=shared.sandbox, load_file=load_file, counter=shared.counter)
 

@@ -34,11 +34,6 @@ def prices_of(model: str, models: ModelRegistry) -> Prices:
     )
 
 
-def price_of(models: ModelRegistry, model: str, usage: Usage) -> float | None:
-    """The US dollars for this usage of a model; None: unknown."""
-    return prices_of(model, models).price(usage)
-
-
 PRICES_S = 60.0
 """How long prices are kept: finding those of a model takes longer than all the rest of what is reported of a call."""
 

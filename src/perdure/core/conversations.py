@@ -257,7 +257,7 @@ class ConversationState:
         blocks: the agent's blocks, id -> version.
         passages: how many passages its archives hold.
         facts: the agent's graph -> the newest version of a fact that a person wrote; empty: none.
-        has_folders: whether folders are attached: then `agent_files.list_versions` is part of its memory.
+        has: what the agent has of features, by the names in `Feature.has`.
         has_notes: whether one of the blocks holds working notes.
         has_graph: whether the agent has facts.
         has_others: whether something was said in another of the agent's first conversations.
@@ -272,7 +272,7 @@ class ConversationState:
     embedded: bool
     blocks: Mapping[str, int]
     passages: int
-    has_folders: bool
+    has: frozenset[str]
     has_notes: bool
     has_graph: bool
     has_others: bool

@@ -71,6 +71,51 @@ class TableUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveUse:
+    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them.
+
+    Args:
+        columns: those with their ids.
+        holds: what is in them, in words.
+        help: what helps whoever wants to change one; empty: what each caller says.
+        kind: what a row is, in words.
+    """
+
+    table: str
+    columns: Sequence[str]
+    holds: str
+    kind: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootUse:
+    """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
+
+    Args:
+        key: the column in the tables of its parts that has its id.
+        parts: table of its parts -> the rest of their key.
+        links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
+        of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
+        owner: its column of the agent with which it is deleted.
+        ends: a statement that runs when the thing `:id` is deleted.
+        texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
+            is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
+    """
+
+    name: str
+    key: str
+    parts: Mapping[str, str]
+    links: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
+    of_agents: Sequence[str] = ()
+    owner: str = ""
+    ends: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    place: str = "settings"
+    seen_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
 
@@ -79,20 +124,27 @@ class Feature:
         nouns: noun of the command line -> its commands.
         verbs: command of every day -> where it stands.
         routes: modules with a `router` of the HTTP API.
-        pages: modules with `pages` of the dashboard.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
         slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
         sections: page of the dashboard -> the `Section` that it shows as well.
-        tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
-            as `core/tools/engine_tools.toml` does.
+        tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
+            all its tools, as `core/tools/engine_tools.toml` does.
+        toolboxes: kind of tool -> class of the `BoundToolbox` that runs them; see `perdure.app`.
         agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
         uses: the features that it imports; it is left out where one of them is missing.
+        pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
+        own_settings: settings of agents that nobody else changes; copies of an agent lack them.
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        store_parts: as `parts`, of the store only.
+        has: what an agent may have -> the condition under which agent `a` has it: it is read with the agent, so that
+            for others nothing is called.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
+        roots: its tables of things that are no agent's.
+        archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
         texts: the `TextKeeper` of its texts.
         points: name of a `Point` of the kernel -> the function that is called there.
@@ -108,12 +160,18 @@ class Feature:
     slashes: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
+    toolboxes: Mapping[str, str] = field(default_factory=dict)
     agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
+    own_settings: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
+    store_parts: Mapping[str, str] = field(default_factory=dict)
+    has: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
+    roots: Sequence[RootUse] = ()
+    archives: Sequence[ArchiveUse] = ()
     copies: str = ""
     texts: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +184,7 @@ class Feature:
     @property
     def tool_file(self) -> Path:
         """The file that describes its tools."""
-        return self.folder / f"{self.tools}.toml"
+        return self.folder / "tools.toml"
 
     @property
     def folder(self) -> Path:
@@ -164,6 +222,11 @@ def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
 def feature_tables() -> Sequence[TableUse]:
     """The tables of all features."""
     return [table for feature in find_features() for table in feature.tables]
+
+
+def feature_roots() -> Sequence[RootUse]:
+    """The things of all features that are no agent's."""
+    return [root for feature in find_features() for root in feature.roots]
 
 
 P = ParamSpec("P")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
+from perdure.core.features import ArchiveUse
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.provenance.sources import WriteSource
 from perdure.core.text.forms import in_name_form
@@ -42,6 +43,15 @@ class Archive:
     version: int = 0
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOwner:
+    """What an archive belongs to, such as a folder with this name."""
+
+    use: ArchiveUse
+    id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

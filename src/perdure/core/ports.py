@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from perdure.core.documents import Document
-from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.ids import AgentId, ConversationId, OrgId, RunId
 from perdure.core.tools.spec import Tool, ToolOutcome
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class FileContents(Protocol):
 
     def list(self, folder: str, *, before: datetime) -> AsyncIterator[Sequence[str]]:
         """Yield the keys in a folder, some at a time, of what was put before this time. Raises: StoreUnavailable."""
+
+
+def folder_of(org_id: OrgId) -> str:
+    """What the keys of the contents of an organisation's files begin with."""
+    return f"{org_id}/"
 
 
 class Embedder(Protocol):

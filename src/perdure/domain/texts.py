@@ -29,9 +29,6 @@ class TextKeeper(Protocol):
 
     kind: str
 
-    def find_holder(self, tx: Tx, archive_id: ArchiveId) -> str | None:
-        """Return what an archive of its own holds, and what to change in place of it; None: it is not its own."""
-
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
         """Return place, id and name by which people are told of a row; None: it is none of its own."""
 

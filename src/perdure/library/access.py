@@ -35,10 +35,9 @@ from perdure.core.access.values import (
 )
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
-from perdure.core.ports import Clock, FileContents
+from perdure.core.ports import Clock, FileContents, folder_of
 from perdure.core.text.forms import name_form
 from perdure.engine.ports import SystemClock
-from perdure.engine.workers.files import folder_of
 from perdure.settings import Settings
 from perdure.storage.store import Directory as Directory
 from perdure.storage.store import Store as Store

@@ -12,8 +12,6 @@ from perdure.library.agents import AllAgents, AsyncAgentRecord
 from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.feature_parts import AsyncAgentFeatures
-from perdure.library.folders import AsyncAgentFiles
-from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.sending import AsyncSending
@@ -51,11 +49,6 @@ class AsyncAgentById(
         return AsyncAgentBlocks(self._app, self.id)
 
     @property
-    def companion(self) -> AsyncCompanion:
-        """The companion that tidies the agent's memory while nobody waits, if it has one."""
-        return AsyncCompanion(self._app, self.id)
-
-    @property
     def archives(self) -> AsyncAgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AsyncAgentArchives(self._app, self.id)
@@ -64,11 +57,6 @@ class AsyncAgentById(
     def sources(self) -> AsyncSources:
         """What the agent's memory came from; take back what came from one source."""
         return AsyncSources(self._app, self.id)
-
-    @property
-    def files(self) -> AsyncAgentFiles:
-        """The folders that are attached to the agent, and the files that it has open."""
-        return AsyncAgentFiles(self._app, self.id)
 
     @property
     def secrets(self) -> AsyncSecrets:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from perdure.app import App
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
-from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.files import Folder
-from perdure.core.groups.group import Group, GroupKind
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.features import Point
 from perdure.core.hooks import ConversationEnd
-from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
+from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, ToolId, is_id
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
@@ -24,17 +23,14 @@ from perdure.core.tools.spec import Tool, ToolCode
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
-from perdure.domain.companions.passes import with_turns_counter
-from perdure.domain.companions.units import disable_companion, enable_companion, follow_blocks
-from perdure.domain.files.folders import detach_folder
+from perdure.domain.blocks.units import BLOCKS_CHANGED
 from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.conversations.reset import delete, delete_agent
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.run_request import NewMessage, check_input, tokens_of
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
-from perdure.library.folders import attach_and_open
 from perdure.library.identities import IdentityState, load_identities, set_identities
 from perdure.library.messages.conversations import ids_in_view
 from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
@@ -45,7 +41,19 @@ NAMED_AGENTS = 10
 NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
 RENAME_HELPS = "choose another name"
 
+SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] = Point("set_belongings")
+"""Has an agent own these things and no others. Raises: NotFound."""
+
 SameName = Literal["allow", "refuse", "number"]
+
+CompanionKind = Literal["sleeptime", "voice_sleeptime"]
+"""The kinds of agents that keep the memory of another one."""
+
+SET_COMPANION: Point[[Tx, AgentId, CompanionKind | Literal[False], Author, UnitInputs], None] = Point("set_companion")
+"""Have an agent have a companion of this kind, or none. Raises: InvalidInput."""
+
+AGENT_STATES: Point[[Tx, Sequence[AgentId]], Mapping[AgentId, Mapping[str, Any]]] = Point("agent_states")
+"""What features know of agents: agent -> name -> value."""
 
 Changes = AgentChanges | Callable[[Agent], AgentChanges]
 """New values of some fields, or a function that makes them from the agent as it is."""
@@ -58,13 +66,14 @@ class Belongings:
 
     Args:
         secrets: name -> value; an empty value leaves a secret that is there as it is.
+        of_features: kind -> ids, such as those of folders.
     """
 
     block_ids: Sequence[BlockId] | None = None
     tool_ids: Sequence[ToolId] | None = None
-    folder_ids: Sequence[FolderId] | None = None
     identity_ids: Sequence[IdentityId] | None = None
     secrets: Mapping[str, str] | None = None
+    of_features: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 NO_BELONGINGS = Belongings()
@@ -79,20 +88,19 @@ class AgentState:
         message_ids: what its first conversation shows; see `ids_in_view`.
         run: the newer of its last two runs that has ended.
         pending: what its first conversation waits for.
-        group: the group that it manages: one with a companion, else the newest.
+        of_features: what features know of it; see `AGENT_STATES`.
     """
 
     agent: Agent
     blocks: Sequence[Block]
     tools: Sequence[Tool]
     codes: Mapping[ToolId, ToolCode]
-    folders: Sequence[Folder]
     identities: Sequence[IdentityState]
     message_ids: Sequence[MessageId]
     run: Run | None
     secrets: Sequence[Secret]
     pending: Pending | None
-    group: Group | None
+    of_features: Mapping[str, Any]
 
 
 class AllAgents(AsyncPart):
@@ -105,7 +113,7 @@ class AllAgents(AsyncPart):
         belongings: Belongings = NO_BELONGINGS,
         messages: Sequence[NewMessage] = (),
         same_name: SameName = "allow",
-        companion: GroupKind | None = None,
+        companion: CompanionKind | None = None,
         author: Author | None = None,
     ) -> Agent:
         """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
@@ -137,7 +145,7 @@ class AllAgents(AsyncPart):
             if appended:
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
             if companion is not None:
-                enable_companion(tx, agent.id, ids=ports.ids, author=by, at=now, kind=companion)
+                _set_companion(tx, agent.id, companion, by, inputs)
                 agent = tx.agents.get(agent.id)
             renew_system_message(tx, agent.id, 0, inputs)
             return agent
@@ -222,7 +230,7 @@ class AsyncAgentRecord(AsyncAgentPart):
         changes: Changes,
         *,
         belongings: Belongings = NO_BELONGINGS,
-        companion: Callable[[Agent], GroupKind | Literal[False] | None] = lambda agent: None,
+        companion: Callable[[Agent], CompanionKind | Literal[False] | None] = lambda agent: None,
         author: Author | None = None,
         same_name: Literal["allow", "refuse"] = "allow",
     ) -> Agent:
@@ -248,10 +256,8 @@ class AsyncAgentRecord(AsyncAgentPart):
                 _name_for(tx, name, same_name, helps=RENAME_HELPS)
             agent = update_agent(tx, self.id, fields, author=by, at=inputs.now)
             _set_belongings(self._ports, tx, self.id, belongings, at=inputs.now)
-            if (kind := companion(before)) is False:
-                disable_companion(tx, self.id, at=inputs.now)
-            elif kind is not None:
-                enable_companion(tx, self.id, ids=self._ports.ids, author=by, at=inputs.now, kind=kind)
+            if (kind := companion(before)) is not None:
+                _set_companion(tx, self.id, kind, by, inputs)
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
                 renew_system_message(tx, self.id, 0, inputs)
             return tx.agents.get(self.id)
@@ -287,15 +293,12 @@ def _in_effect(app: App, agent: Agent) -> Agent:
 def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
     """The agents with everything that belongs to them."""
     ids = [agent.id for agent in agents]
-    managed = {one: with_turns_counter(tx, group) for one, group in tx.groups.list_managed(ids).items()}
+    of_features = AGENT_STATES(tx, ids)
     blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
     named = {tool.id: tool for some in tools.values() for tool in some}
     named |= {tool.id: tool for tool in tx.tools.with_own_names([*named.values()])}
-    codes, folders, secrets = (
-        tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"]),
-        tx.folders.list_by_agents(ids),
-        tx.secrets.list_by_owners(ids),
-    )
+    codes = tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"])
+    secrets = tx.secrets.list_by_owners(ids)
     identities = tx.identities.list_by_agents(ids)
     states = {
         state.identity.id: state
@@ -310,16 +313,24 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
             blocks=blocks[agent.id],
             tools=[named[tool.id] for tool in tools[agent.id]],
             codes=codes,
-            folders=folders[agent.id],
             identities=[states[identity.id] for identity in identities[agent.id]],
             message_ids=message_ids[agent.id, 0],
             run=next((run for run in runs[agent.id] if run.ended), None),
             secrets=secrets[agent.id],
             pending=pending.get((agent.id, 0)),
-            group=managed.get(agent.id),
+            of_features={name: value for some in of_features for name, value in some.get(agent.id, {}).items()},
         )
         for agent in agents
     ]
+
+
+def _set_companion(
+    tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
+) -> None:
+    """Raises: InvalidInput: nothing here makes companions."""
+    if kind and not SET_COMPANION.functions:
+        raise InvalidInput(f"this installation has no companions: create the agent without one of the kind {kind!r}")
+    SET_COMPANION(tx, agent_id, kind, author, inputs)
 
 
 def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
@@ -335,13 +346,9 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
             if block.id not in block_ids:
                 tx.blocks.detach(agent_id, block.id)
         tx.blocks.attach(agent_id, *block_ids)
-        follow_blocks(tx, agent_id)
-    if (folder_ids := belongings.folder_ids) is not None:
-        for folder in tx.folders.list_by_agent(agent_id):
-            if folder.id not in folder_ids:
-                detach_folder(tx, agent_id, folder.id)
-        for folder_id in dict.fromkeys(folder_ids):
-            attach_and_open(tx, ports, agent_id, folder_id)
+        BLOCKS_CHANGED(tx, agent_id)
+    if belongings.of_features:
+        SET_BELONGINGS(tx, ports, agent_id, belongings.of_features)
     if belongings.identity_ids is not None:
         set_identities(tx, agent_id, belongings.identity_ids)
     if belongings.secrets is not None:

@@ -11,11 +11,20 @@ from typing import Any, TypeVar
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.groups.group import reason_in
 from perdure.core.ids import AgentId, BlockId, RunId
+from perdure.core.messages import Message
 from perdure.core.text.line_diff import unified_diff
-from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block
-from perdure.domain.companions.units import follow_blocks
+from perdure.core.tools.arguments import read_json
+from perdure.core.tools.engine_specs import FINISH_TOOLS
+from perdure.domain.blocks.units import (
+    BLOCKS_CHANGED,
+    NewBlock,
+    create_block,
+    edit_block,
+    find_block,
+    restore_block,
+    update_block,
+)
 from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.forget import put_block_value, record
 from perdure.engine.run.system_messages import renew_system_message
@@ -254,9 +263,22 @@ class AsyncAgentBlocks(AsyncPart):
         """Change the agent's memory, and what clients are shown of its prompt."""
         inputs = self._ports.inputs()
         result = change(tx, inputs.now)
-        follow_blocks(tx, self._id)
+        BLOCKS_CHANGED(tx, self._id)
         renew_system_message(tx, self._id, 0, inputs)
         return result
+
+
+def reason_in(messages: Sequence[Message]) -> str:
+    """Return the reason that an agent gave for the edits of a run, with the call that ends them; else an empty text."""
+    for message in reversed(messages):
+        for call in reversed(message.calls):
+            if call.name in FINISH_TOOLS:
+                with suppress(ValueError):
+                    arguments = read_json(call.own_arguments)
+                    if isinstance(arguments, dict) and isinstance(reason := arguments.get("reason"), str):
+                        return reason.strip()
+                return ""
+    return ""
 
 
 def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.service import AsyncFacts
     from perdure.features.facts.values import FactEvent, Profile
+    from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
+    from perdure.features.groups.companion_service import AsyncCompanion
+    from perdure.features.groups.service import AsyncGroups
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -39,6 +43,27 @@ class AsyncStoreFeatures:
 
         return AsyncSchedules(self._app)
 
+    @property
+    def folders(self) -> AsyncFolders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.folders import AsyncFolders
+
+        return AsyncFolders(self._app)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """All groups of the store."""
+        from perdure.features.groups.service import AsyncGroups
+
+        return AsyncGroups(self._app)
+
+    @property
+    def companions(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app)
+
 
 class AsyncAgentFeatures:
     """What features add to an agent."""
@@ -59,6 +84,19 @@ class AsyncAgentFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app, self._agent_id)
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        from perdure.features.costs.service import AsyncCosts
+
+        return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
 
     async def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
         """What is known about the user now, by slots, the most important first: true facts of trusted sources.
@@ -94,6 +132,20 @@ class AsyncAgentFeatures:
         return await AsyncFactViews(self._app, self._agent_id).timeline(
             since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags
         )
+
+    @property
+    def files(self) -> AsyncAgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.folders import AsyncAgentFiles
+
+        return AsyncAgentFiles(self._app, self._agent_id)
+
+    @property
+    def companion(self) -> AsyncCompanion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.companion_service import AsyncCompanion
+
+        return AsyncCompanion(self._app, self._agent_id)
 
     async def notify(
         self,

@@ -11,7 +11,6 @@ from perdure.app import App, start
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
-from perdure.core.groups.group import GroupKind
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
@@ -23,13 +22,11 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent
-from perdure.library.agents import SameName
+from perdure.library.agents import CompanionKind, SameName
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.feature_parts import AsyncStoreFeatures
-from perdure.library.folders import AsyncFolders
-from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts
 from perdure.library.tools.mcp import AsyncMcp
@@ -163,16 +160,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         return AsyncArchives(self._app)
 
     @property
-    def folders(self) -> AsyncFolders:
-        """All folders of the store."""
-        return AsyncFolders(self._app)
-
-    @property
-    def groups(self) -> AsyncGroups:
-        """All groups of agents of the store."""
-        return AsyncGroups(self._app)
-
-    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
@@ -257,7 +244,7 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
             settings={**(settings or {}), **({} if profile is None else {PROFILE: profile})},
         )
         same_name: SameName = "number" if name is None else "refuse"
-        companion: GroupKind | None = "sleeptime" if sleeptime else None
+        companion: CompanionKind | None = "sleeptime" if sleeptime else None
         return AsyncAgent(self._app, await agents.add(new, same_name=same_name, companion=companion))
 
     async def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> AsyncAgent:

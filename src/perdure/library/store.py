@@ -7,13 +7,10 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, FolderId, GroupId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
-from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
-from perdure.library.groups.companions import AsyncCompanion
-from perdure.library.groups.groups import AsyncGroupById
 from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
@@ -36,10 +33,8 @@ class StoreParts:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self.agent_files = AsyncAgentFiles(app)
         self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
-        self.companions = AsyncCompanion(app)
         self.conversations = AsyncConversations(app)
         self.handles = ModelHandles(app)
         self.identities = AllIdentities(app)
@@ -70,11 +65,3 @@ class StoreParts:
     def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
         """The passages of an archive or agent; what is changed by this can't be undone."""
         return AsyncPassages(self._app, owner_id)
-
-    def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
-        """The folder of this id."""
-        return AsyncFolderById(self._app, folder_id)
-
-    def group_of(self, group_id: GroupId) -> AsyncGroupById:
-        """The group of this id."""
-        return AsyncGroupById(self._app, group_id)

@@ -216,8 +216,8 @@ def _add_passages(
         if not name or "folder_id" not in passage.source:
             return name and str(name)
         if archive_id not in folders:
-            folder = tx.folders.find_by_archive(archive_id)
-            folders[archive_id] = "" if folder is None else f"{folder.name}/"
+            owner = tx.archives.find_owner(archive_id)
+            folders[archive_id] = "" if owner is None else f"{owner.name}/"
         return f"{folders[archive_id]}{name}"
 
     for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from perdure.core.features import feature_tables
+from perdure.core.features import feature_roots, feature_tables
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "agents": {
@@ -22,7 +22,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
-                *("step_exchanges", "events", "call_starts", "companion_passes"),
+                *("step_exchanges", "events", "call_starts"),
                 *("corrections", "correction_items", "erasures", "message_sources", "turns"),
                 *(table.name for table in feature_tables()),
             ),
@@ -40,10 +40,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
             ("entities", "entity_names", "facts", "fact_sources", "episodes", "fact_rules", "communities"), "graph_id"
         ),
     },
-    "groups": {
-        "groups": "id",
-        **dict.fromkeys(("group_agents", "group_blocks", "group_turns", "group_messages"), "group_id"),
-    },
+    **{root.name: {root.name: "id", **dict.fromkeys(root.parts, root.key)} for root in feature_roots()},
     "file_parts": dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
     "memory_sources": {"memory_sources": "owner_id"},
     "ids": {"ids": "id"},
@@ -91,7 +88,7 @@ UNIQUE_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "graphs_fact_archive_id_key": "fact_archive_id",
         "graphs_entity_archive_id_key": "entity_archive_id",
     },
-    "groups": {"groups_number_key": "number"},
+    **{root.name: {f"{root.name}_number_key": "number"} for root in feature_roots()},
 }
 """Table -> its unique constraints that lack the column of distribution -> the column that is indexed in their place. A
 counter or a new random id makes their values, so nothing but the database's own check is lost."""

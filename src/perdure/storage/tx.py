@@ -15,14 +15,10 @@ from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
-from perdure.storage.tables.background.passes import Passes, Queues
+from perdure.storage.tables.background.queues import Queues
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
-from perdure.storage.tables.files import AgentFiles, Files
-from perdure.storage.tables.folders import Folders
-from perdure.storage.tables.groups.groups import GroupMessages, Groups
-from perdure.storage.tables.groups.turns import GroupTurns
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.mcp import Mcp
 from perdure.storage.tables.message_rows import IdStarts
@@ -58,9 +54,6 @@ class Tx:
         self.identities = Identities(db, org_id, limits)
         self.archives = Archives(db, org_id, limits)
         self.passages = Passages(db, org_id)
-        self.folders = Folders(db, org_id, limits)
-        self.files = Files(db, org_id)
-        self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
         self.captures = Captures(db, org_id)
         self.id_starts = IdStarts(db, org_id)
@@ -70,7 +63,6 @@ class Tx:
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
-        self.passes = Passes(db, org_id)
         self.queues = Queues(db, org_id)
         self.used = OwnUsed(db, org_id)
         self.steps = Steps(db, org_id)
@@ -78,9 +70,6 @@ class Tx:
         self.system_messages = SystemMessages(db, org_id)
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
-        self.groups = Groups(db, org_id)
-        self.group_turns = GroupTurns(db, org_id)
-        self.group_messages = GroupMessages(db, org_id)
         self.tools = Tools(db, org_id, limits)
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)

@@ -80,6 +80,8 @@ class Page:
         try:
             data = await self._load(request, library)
             sections = {section.name: await section.load(request, library) for section in self._sections}
+            for section in self._sections:
+                data |= sections[section.name] if section.is_of_page else {}
         except PerdureError as error:
             answer = error_answer(error)
             if is_json:
@@ -100,11 +102,13 @@ class Section:
         name: that of its template, which shows as `section` what `load` returns, if that is not empty. It is the name
             in the page's JSON, too.
         actions: path -> what it does; the page is shown after it.
+        is_of_page: whether what `load` returns are fields of the page, besides.
     """
 
     name: str
     load: Callable[[Request, AsyncPerdure], Awaitable[Any]]
     actions: Mapping[str, Act]
+    is_of_page: bool = False
 
 
 def sections_of(page: str) -> Sequence[Section]:
@@ -113,9 +117,14 @@ def sections_of(page: str) -> Sequence[Section]:
 
 
 class Pages:
-    """The routes of some pages and of their actions. `paths` has those that are pages."""
+    """The routes of some pages and of their actions. `paths` has those that are pages.
 
-    def __init__(self) -> None:
+    Args:
+        link: what the link to the first of them is called in the head of all pages.
+    """
+
+    def __init__(self, link: str = "") -> None:
+        self.link = link
         self.routes: list[BaseRoute] = []
         self.paths: list[str] = []
 
@@ -162,6 +171,18 @@ class Pages:
     def add(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], *methods: str) -> None:
         """Register a route that is no page: a file, a stream."""
         self.routes.append(Route(path, endpoint, methods=list(methods or ("GET",))))
+
+
+def feature_pages() -> Sequence[Any]:
+    """The modules of features with pages."""
+    return [feature.load(module) for feature in find_features() for module in feature.pages]
+
+
+LINKS = (
+    *(("/", "Home"), ("/runs", "Runs"), ("/approvals", "Approvals"), ("/connections", "Connections")),
+    *(("/data", "Data"), ("/settings", "Settings")),
+)
+"""(Path, name) of the links in the head of all pages."""
 
 
 def html(
@@ -213,6 +234,8 @@ def environment() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
+    of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
+    made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
     return made
 
 

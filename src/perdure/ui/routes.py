@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.core.features import find_features
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
     access,
@@ -20,7 +19,6 @@ from perdure.ui.pages import (
     connections,
     context,
     data,
-    groups,
     home,
     memory,
     runs,
@@ -28,12 +26,14 @@ from perdure.ui.pages import (
     sources,
     tools,
 )
-from perdure.ui.render import HEADERS, Notice, form_of, html
+from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, changes, chat, context, memory, sources, tools, groups, runs, search, connections, data, access)
-PAGES += tuple(feature.load(module) for feature in find_features() for module in feature.pages)
+PAGES = (
+    *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, access),
+    *feature_pages(),
+)
 
 
 def build_routes() -> list[BaseRoute]:

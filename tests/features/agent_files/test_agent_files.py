@@ -12,7 +12,7 @@ from letta_client import APIStatusError
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
 from perdure.features.agent_files.messages import unpacked
-from perdure.library.folders import AsyncFolder
+from perdure.features.files.service.folders import AsyncFolder
 from perdure.library.tools.tools import AsyncTools
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
@@ -470,7 +470,7 @@ async def _texts_of(server: Routed, agent_id: str) -> dict[str, str]:
     """Folder and file -> text, of all folders of an agent."""
     found = {}
     for folder in await server.get(f"/v1/agents/{agent_id}/folders"):
-        await server.library.folder_of(folder["id"]).wait()
+        await server.library.folders.by_id(folder["id"]).wait()
         for file in await server.get(f"/v1/folders/{folder['id']}/files", include_content=True):
             found[f"{folder['name']}: {file['file_name']}"] = file["content"]
     return found

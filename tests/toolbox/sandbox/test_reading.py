@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.converters import sandbox as reader
-from perdure.converters.convert import convert_file
-from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
 from perdure.core.tools.sandbox import SandboxLimits
+from perdure.features.files.converters import sandbox as reader
+from perdure.features.files.converters.convert import convert_file
+from perdure.features.files.converters.limits import Limits
 from perdure.toolbox.sandbox.choose import NoSandbox
 from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 from tests.toolbox.sandbox.cages import Cage

@@ -1,24 +1,18 @@
-"""The events of a run on a terminal: streamed text, folded tool calls, memory edits as diffs; and what a companion
-changed since last time, in one or two quiet lines.
-"""
+"""The events of a run on a terminal: streamed text, folded tool calls, memory edits as diffs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.view import View, call_line, first_names, fold, outcome, places_read, plural, visible
+from perdure.cli.views.view import call_line, first_names, outcome, places_read, plural, visible
 from perdure.core import events
-from perdure.core.groups.group import COMPANION
 from perdure.core.ids import StepId
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle
 from perdure.core.text.line_diff import diff_lines
-from perdure.library.agent import AsyncAgent
-from perdure.library.groups.companions import PassInfo
 
 _MAKING_ROOM = {
     "evict": "the window is full: summarising what was said first…",
@@ -235,52 +229,3 @@ class RunRenderer:
 def _tool_text(text: str, *, style: str = "") -> Line:
     """A line about a tool call."""
     return Line(f"⚙ {visible(text)}".replace("\n", " "), style=style)
-
-
-PASSES_MAX = 5
-TEXT_CHARS, DIFF_CHARS = 120, 160
-
-
-class CompanionNews:
-    """Shows each pass of a companion once. An agent without a companion costs no look into the store."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._since: datetime | None = None
-
-    async def show_since_last_run(self, agent: AsyncAgent) -> None:
-        """Show what was changed after the agent's last run began. Raises: PerdureError."""
-        if agent.info.settings.get(COMPANION) and (runs := await agent.runs(limit=1)):
-            self._since = runs[0].created_at
-            await self.show(agent)
-
-    async def show(self, agent: AsyncAgent) -> None:
-        """Show what was changed since the last look. Raises: PerdureError."""
-        if not agent.info.settings.get(COMPANION):
-            return
-        passes = await agent.companion.passes(limit=PASSES_MAX)
-        known = self._since
-        ended = [one for one in passes if one.ended_at is not None and (known is None or one.ended_at > known)]
-        for one in ended[::-1]:
-            if one.ended_at is not None:
-                self._since = one.ended_at
-            for line in news_lines(one):
-                self._view.hint(line)
-
-
-def news_lines(one: PassInfo) -> list[str]:
-    """A pass in at most two lines: which blocks it changed and why, and the difference; none if it changed nothing."""
-    if not one.edits:
-        return []
-    labels = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
-    changed = [
-        line
-        for edit in one.edits
-        for line in edit.diff.splitlines()
-        if line[:1] in ("+", "-") and line[1:].strip() and not line.startswith(("+++", "---"))
-    ]
-    reason = f": {visible(one.reason)}" if one.reason else ""
-    return [
-        fold(f"meanwhile your companion changed {labels}{reason}", TEXT_CHARS),
-        *([fold("  " + "  ".join(map(visible, changed)), DIFF_CHARS)] if changed else []),
-    ]

@@ -8,12 +8,11 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
-from perdure.cli.chat.render import CompanionNews
 from perdure.cli.chat.source import Source
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
 from perdure.cli.views.view import View
@@ -21,6 +20,7 @@ from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
+from perdure.core.features import Point
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolDecision
 from perdure.library.agent import AsyncAgent
@@ -32,6 +32,20 @@ WAITING = 3
 INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 QUESTION = "[y]es / [n]o / [e]dit: "
 HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
+
+
+class News(Protocol):
+    """What a person is told of what happened meanwhile."""
+
+    async def show_since_last_run(self, agent: AsyncAgent) -> None:
+        """Show what happened after the agent's last run began. Raises: PerdureError."""
+
+    async def show(self, agent: AsyncAgent) -> None:
+        """Show what happened since the last look. Raises: PerdureError."""
+
+
+CHAT_NEWS: Point[[View], News] = Point("chat_news")
+"""What features tell a person who chats."""
 
 Check = Callable[[PendingCall, str], Awaitable[None]]
 """Checks arguments in JSON for a call. Raises: AnswerInvalid: they don't fit the tool."""
@@ -59,7 +73,7 @@ class Session:
         self.conversation = conversation
         self._source = source
         self._run_command = run_command
-        self._news = CompanionNews(view)
+        self._news = CHAT_NEWS(view)
         self._turn: Turn | None = None
         self._options: tuple[str, ...] = ()  # of the agent's open question
         self._waiting: set[ConversationId | None] = set()  # conversations with calls that wait
@@ -77,7 +91,8 @@ class Session:
             if self._source.interactive:  # calls that wait since an earlier chat
                 with self._show_errors():
                     await self.settle()
-                    await self._news.show_since_last_run(self.agent)
+                    for one in self._news:
+                        await one.show_since_last_run(self.agent)
             while not self._leaving and (text := await self._source.read()) is not None:
                 if not self._leaving:
                     await self._handle(text)
@@ -142,7 +157,8 @@ class Session:
         if reply is not None and reply.stop_reason == "requires_approval":
             await self.settle()
         if self._source.interactive:
-            await self._news.show(self.agent)
+            for one in self._news:
+                await one.show(self.agent)
 
     async def run_decision(
         self, approve: bool, call_id: str | None, *, reason: str | None = None, arguments: str | None = None

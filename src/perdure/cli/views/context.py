@@ -1,4 +1,4 @@
-"""For people: what fills a window, the steps of a conversation, one request, and the difference of two."""
+"""For people: what fills a window, and the steps of a conversation."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.views.view import first_names, local_time, new_table, plural, short_id, visible
-from perdure.context.costs.ledger import REASONS
-from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
+from perdure.context.request.explain import REASONS
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
 from perdure.library.runs.steps import StepInfo
@@ -33,13 +31,13 @@ _SIGNS = {
     "kept for the answer": ("░", "yellow"),
     "free": ("·", "dim"),
 }
-_OPTIONAL = ("summary", "newest turn", "recalled")  # not shown at 0 tokens
+OPTIONAL = ("summary", "newest turn", "recalled")  # not shown at 0 tokens
 
 
 def context_view(overview: ContextOverview) -> RenderableType:
     """A bar of the whole window, the size of each part in tokens and percent, and remarks."""
     rows: list[tuple[str, int]] = [
-        *((part.name, part.tokens) for part in overview.parts if part.tokens or part.name not in _OPTIONAL),
+        *((part.name, part.tokens) for part in overview.parts if part.tokens or part.name not in OPTIONAL),
         ("kept for the answer", overview.reserve_tokens),
         ("free", overview.free_tokens),
     ]
@@ -95,7 +93,7 @@ def _remarks(overview: ContextOverview) -> Iterator[Text]:
         yield Text(f"{plural(overview.pending_edits, 'memory edit')} to be told with the next request", style="dim")
     if overview.rewrite is not None and overview.rewrite != "first":
         yield Text(
-            f"the next request begins anew, without the provider's cache: {_reason_text(overview.rewrite)}", "yellow"
+            f"the next request begins anew, without the provider's cache: {reason_text(overview.rewrite)}", "yellow"
         )
     if overview.over_tokens:
         text = f"{overview.over_tokens:,} tokens more than fit: the oldest messages leave the window before the next"
@@ -128,85 +126,6 @@ def steps_view(steps: Sequence[StepInfo]) -> RenderableType:
     return table
 
 
-def explanation_view(explanation: Explanation) -> RenderableType:
-    """The parts of a request with their tokens and prices."""
-    lines: list[RenderableType] = [
-        Text.assemble((explanation.step_id, "bold"), f"  {local_time(explanation.created_at)}"),
-        Text(f"{visible(explanation.model)}, {explanation.status}"),
-        Text(f"prefix {explanation.prefix_seq}: {_reason_text(explanation.prefix_reason)}", style="dim"),
-    ]
-    view = plural(explanation.message_count, "message")
-    if explanation.nodes:
-        summaries = plural(len(explanation.nodes), "summary", "summaries")
-        view += f", behind {summaries} of earlier ones: {first_names(explanation.nodes, NAMES_MAX)}"
-    if explanation.stubs:
-        which = first_names([message_handle(seq) for seq in sorted(explanation.stubs)], NAMES_MAX)
-        view += f"; shown only in part: {which}"
-    lines += [Text(f"in view: {view}", style="dim"), _parts(explanation)]
-    if not explanation.measured:
-        text = "estimated: the provider reported no tokens, so nothing is known of its cache and price"
-        lines.append(Text(text, style="yellow"))
-    elif explanation.doubtful:
-        text = f"the provider counted {explanation.input_tokens:,} tokens, which can't be all of it: about"
-        lines.append(Text(f"{text} {explanation.certified_tokens:,} were sent", style="yellow"))
-    else:
-        text = f"measured {explanation.input_tokens:,} tokens, sent on an estimate of {explanation.certified_tokens:,}"
-        lines.append(Text(f"{text}; the parts are shares of what was measured", style="dim"))
-    if explanation.measured:
-        hit = "" if explanation.hit_rate is None else f"cache hit {100 * explanation.hit_rate:.1f} %; "
-        answer = f"answer {explanation.usage.output_tokens:,} tokens, {cost(explanation.output_price)}"
-        lines.append(Text(f"{hit}{answer}; together {cost(explanation.price)}"))
-    if explanation.redacted:
-        lines.append(Text("a text was erased since this was sent: it reads [redacted] here", style="dim"))
-    elif explanation.digest:
-        lines.append(Text(f"built again from the log, as it was sent: SHA-256 {explanation.digest[:16]}…", style="dim"))
-    else:
-        text = "built again from the log; not checked, because an older Perdure sent it and kept no digest"
-        lines.append(Text(text, style="yellow"))
-    return Group(*lines)
-
-
-def _parts(request: Explanation) -> Table:
-    """Each part of a request and their sum: tokens, what the provider's cache gave of them, and the price."""
-    cache = ("cached", "written", "plain") if request.written_tokens else ("cached", "plain")
-    columns = ("tokens", "share", *(*cache, "price") * request.measured)
-    table = new_table("part", *columns, right=columns)
-    segments = [use for use in request.segments if use.tokens or use.name not in _OPTIONAL]
-    rows: list[tuple[str, int, SegmentUse | Explanation, float | None]] = [
-        *((use.name, use.tokens, use, use.price) for use in segments),
-        ("all", request.input_tokens, request, request.input_price),
-    ]
-    for name, tokens, use, price in rows:
-        texts = {
-            "tokens": f"{tokens:,}",
-            "share": f"{100 * tokens / max(1, request.input_tokens):.1f} %",
-            "cached": f"{use.cached_tokens:,}",
-            "written": f"{use.written_tokens:,}",
-            "plain": f"{use.plain_tokens:,}",
-            "price": cost(price),
-        }
-        table.add_row(name, *(texts[column] for column in columns), style="bold" if name == "all" else "")
-    return table
-
-
-def request_diff_view(diff: RequestDiff, *, names: tuple[str, str]) -> RenderableType:
-    """How much two requests share from the start, and a diff of the rest."""
-    if diff.first_line is None:
-        return Text(f"{names[0]} and {names[1]} are the same request: {diff.total_bytes[0]:,} bytes.")
-    share = 100 * diff.shared_bytes / max(1, diff.total_bytes[1])
-    lines: list[RenderableType] = [
-        Text(f"{names[0]} → {names[1]}: different from line {diff.first_line} on, {diff.place}"),
-        Text(
-            f"the same up to there: {diff.shared_bytes:,} of {diff.total_bytes[1]:,} bytes ({share:.1f} %),"
-            f" {diff.shared_lines} of {diff.lines[1]} lines",
-            style="dim",
-        ),
-    ]
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    lines += [Text(visible(line), style=styles.get(line[:1], "dim")) for line in diff.text]
-    return Group(*lines)
-
-
 def cells(amounts: Sequence[int], size: int) -> list[int]:
     """`size` cells divided in proportion to the amounts; each amount above 0 gets one or more, if there are enough."""
     total = sum(amounts)
@@ -234,6 +153,6 @@ def cost(dollars: float | None) -> str:
     return "<$0.0001" if dollars < 0.0001 else f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
-def _reason_text(reason: str) -> str:
+def reason_text(reason: str) -> str:
     """A reason code of a new prefix in words."""
     return REASONS.get(reason, visible(reason))

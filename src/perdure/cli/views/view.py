@@ -37,7 +37,7 @@ _CONTROLS |= {0x7F: "␡"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 # These reverse the direction of the text after them, up to the end of the line.
 _CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
-# As `domain.files.tools` begins what it shows of a file.
+# As a tool begins what it shows of a file.
 _PLACE = re.compile(
     r"^(?P<path>\S[^\n]{0,300}?)"
     r"(?:: lines (?P<lines>\d+-\d+)(?: of \d+)?(?:, (?P<page>pages? [\d-]+))?|:(?P<line>\d+)$)",

@@ -164,6 +164,11 @@ def _system_message(text: str, marker: str) -> str:
     return envelope("system_message", marker=marker, message=text)
 
 
+def is_block_key(key: str) -> bool:
+    """Return whether a key of a conversation's seen versions is a block, not a graph, folder or file."""
+    return key.startswith("block-")
+
+
 def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
     """Return block id -> version, for the blocks of an agent."""
     return {block.id: block.version for block in blocks}

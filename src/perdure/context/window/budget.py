@@ -10,7 +10,6 @@ from typing import Literal
 
 from perdure.context.request.assemble import View, parse_recalled, tools_text
 from perdure.context.retrieval.stubs import row_tokens
-from perdure.context.sections.directories import directories_section
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.ports import TokenCounter
 
@@ -118,6 +117,14 @@ def reduce_overcount(overcount: int, *, estimated: int, dropped: int, dropped_at
 
 
 _BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
+
+
+def directories_section(system: str) -> str:
+    """Return the section of files in a system text. It stands behind the blocks; nothing in it holds its closing
+    tag."""
+    start = system.find("<directories>\n<file_limits>", system.rfind(_BLOCKS_END) + 1)
+    end = system.find("</directories>", start)
+    return system[start : end + len("</directories>")] if 0 <= start < end else ""
 
 
 def segments(

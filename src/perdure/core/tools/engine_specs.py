@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def _schema(value: Any) -> dict[str, Any]:
 
 _FILES = [
     Path(__file__).with_name("engine_tools.toml"),
-    *(feature.tool_file for feature in find_features() if feature.tools),
+    *(feature.tool_file for feature in find_features() if feature.tool_file.is_file()),
 ]
 _TOOLS: list[Mapping[str, Mapping[str, Any]]] = [tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES]
 
@@ -77,8 +78,22 @@ BUILTIN_TOOL_SPECS: Final = _load_specs("builtin")
 AGENT_TOOL_SPECS: Final = _load_specs("agents")
 """Name -> spec, of every tool that writes to agents."""
 
+MULTI_AGENT_TOOLS: Final = tuple(name for name, spec in AGENT_TOOL_SPECS.items() if "multi_agent" in spec.traits)
+"""What `include_multi_agent_tools` gives an agent."""
+
 ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}
 """Name -> spec."""
+
+
+def feature_tools(*, searching: bool) -> dict[str, Callable[..., Any]]:
+    """Return the memory tools of features by name: those that search are coroutines."""
+    return {
+        name: function
+        for feature in find_features()
+        if feature.tools
+        for name, function in vars(feature.load(feature.tools)).items()
+        if name in MEMORY_TOOL_SPECS and inspect.iscoroutinefunction(function) == searching
+    }
 
 
 def tools_with(trait: ToolTrait) -> tuple[str, ...]:
@@ -127,6 +142,9 @@ DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
     )
 }
 """Agent type -> the rules of these tools."""
+
+FINISH_TOOLS = ("memory_finish_edits", "finish_rethinking_memory")
+"""The tools by which an agent says that it is done with edits of memory, and why it made them."""
 
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
 """The tools of an agent with a folder."""

@@ -32,6 +32,9 @@ ended without an answer, or broke a limit that ends it. `refused`: it was not ru
 function, the arguments don't fit it, its requirements can't be had, or it wants a network and may not have one.
 """
 
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
@@ -56,6 +59,10 @@ class SandboxLimits:
     disk_mb: int = 64
     files: int = 1_000
     processes: int = 32
+
+
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +97,10 @@ class SandboxJob:
     owner: str = ""
 
 
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFrame:
     """One line of a traceback, of the job's own source only: where it was, innermost last."""
@@ -97,6 +108,10 @@ class ToolFrame:
     line: int
     function: str
     text: str
+
+
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +137,10 @@ class SandboxResult:
     seconds: float = 0.0
 
 
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """A protection of the sandbox, whether it works on this machine, and what that means in plain words."""
@@ -129,6 +148,10 @@ class Measure:
     name: str
     works: bool
     meaning: str
+
+
+READING_BYTES = 1_500_000_000
+"""How much memory the reading of a file or page may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

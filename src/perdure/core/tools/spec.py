@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block, MemoryEdit
-from perdure.core.ids import AgentId, FileId, ToolId
+from perdure.core.ids import AgentId, ToolId
 from perdure.core.messages import Image, Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import Source
@@ -30,13 +30,14 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """
 
-ToolTrait = Literal["shows_block", "recalls", "saves", "repeats"]
+ToolTrait = Literal["shows_block", "recalls", "saves", "repeats", "multi_agent"]
 """What a tool of the engine is like.
 
 - `shows_block`: its result is the new value of the block that its argument `label` names.
 - `recalls`: its arguments say what to look for in what is remembered.
 - `saves`: an agent keeps by it what will leave its view.
 - `repeats`: its result only repeats what is stored elsewhere, or says that it worked.
+- `multi_agent`: Letta gives it to an agent that is one of several.
 """
 
 _AROUND_NAMES = re.compile(r"^(?:functions?|default_api)[./](?=.)|(?<=.):\d+$")
@@ -190,7 +191,7 @@ class ToolOutcome:
     Args:
         blocks: the block changes of a foreign tool, to store with the result.
         edits: the block edits that a memory tool has stored.
-        files: the file views in the text: file -> version, None: closed.
+        versions: what else of memory is in the text, as `ConversationState` names it -> version, None: out of view.
         passages: the passages in the text.
         question: a question for the user; the run ends with it, once all calls of the answer have their results.
         shown_chars, shown_text, whole_tokens: as in `messages.ToolResult`.
@@ -205,7 +206,7 @@ class ToolOutcome:
     refused: bool = False
     blocks: tuple[BlockChange, ...] = ()
     edits: tuple[MemoryEdit, ...] = ()
-    files: Mapping[FileId, int | None] = field(default_factory=dict)
+    versions: Mapping[str, int | None] = field(default_factory=dict)
     passages: tuple[Passage, ...] = ()
     question: Question | None = None
     shown_chars: int | None = None

@@ -13,11 +13,10 @@ from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
 from perdure.core.features import Point, find_features
 from perdure.core.forgetting.values import Correction
-from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.domain.agents.units import update_agent
+from perdure.domain.agents.units import update_agent, without_own
 from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
 from perdure.domain.archives.transfer import import_passages
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
@@ -72,7 +71,6 @@ def copy_parts() -> Sequence[CopyPart]:
 VALUES_MAX = 1_000
 """The most values of a block that a file holds, the newest."""
 _ALL = 1_000_000
-_OF_COMPANIONS = (COMPANION, COMPANION_OF)
 
 
 def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
@@ -93,7 +91,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
     rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(
-        settings={name: value for name, value in agent.settings.items() if name not in _OF_COMPANIONS},
+        settings=without_own(agent.settings),
         follows_default=agent.follows_default,
         conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
         passages=passages,

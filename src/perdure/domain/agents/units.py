@@ -12,8 +12,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, Gu
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.features import feature_settings
-from perdure.core.groups.group import COMPANION, COMPANION_OF
+from perdure.core.features import feature_settings, find_features
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import check_zone
 from perdure.core.tools.arguments import fit_arguments
@@ -54,12 +53,12 @@ def check_guards(settings: Mapping[str, Any]) -> None:
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""
 
+_OF_FEATURES = [name for feature in find_features() for name in feature.own_settings]
 _SETTINGS = (
+    *_OF_FEATURES,
     *AUTOMATIC_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
-    COMPANION,
-    COMPANION_OF,
     CONTEXT_ENGINE,
     SUMMARIES,
     "context_window_tokens",
@@ -135,7 +134,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
-    values |= {"settings": _keep_companion({}, new.settings), "timezone": new.timezone or "UTC"}
+    values |= {"settings": _keep_own({}, new.settings), "timezone": new.timezone or "UTC"}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)
     agent = tx.agents.add(_check_agent(tx, agent, lambda: filter(None, map(tx.tools.find, _tool_names(tx, new)))))
@@ -168,7 +167,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     before = tx.agents.get(agent_id)
     values: dict[str, Any] = {**changes}
     if "settings" in values:
-        values["settings"] = _keep_companion(before.settings, values["settings"])
+        values["settings"] = _keep_own(before.settings, values["settings"])
     if "model" in values:
         values.setdefault("follows_default", False)
     if "tags" in values:
@@ -185,13 +184,17 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
-def _keep_companion(before: Mapping[str, Any], settings: Any) -> Any:
-    """The new settings of an agent, with what those before say of companions."""
+def _keep_own(before: Mapping[str, Any], settings: Any) -> Any:
+    """The new settings of an agent, with those before that features keep for themselves."""
     if not isinstance(settings, Mapping):  # it is refused below
         return settings
-    names = (COMPANION, COMPANION_OF)
-    kept = {name: before[name] for name in names if name in before}
-    return {**{name: value for name, value in settings.items() if name not in names}, **kept}
+    kept = {name: before[name] for name in _OF_FEATURES if name in before}
+    return {**without_own(settings), **kept}
+
+
+def without_own(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an agent without those that features keep for themselves."""
+    return {name: value for name, value in settings.items() if name not in _OF_FEATURES}
 
 
 def _check_agent(

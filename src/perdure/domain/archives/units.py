@@ -8,11 +8,15 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.texts import TEXTS_DELETED, keepers
+from perdure.domain.texts import TEXTS_DELETED
 from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
+
+ARCHIVES_OF: Point[[Tx, AgentId], Sequence[Archive]] = Point("archives_of")
+"""Archives that an agent searches beside those that are attached to it."""
 
 NAME_MAX_CHARS = 500
 
@@ -65,7 +69,7 @@ def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
     """Return the archives that the agent searches, in the order of attachment.
 
     Args:
-        files: add the archives of its folders at the end.
+        files: add the archives of its folders, and of what else features have, at the end.
 
     Raises: NotFound.
     """
@@ -73,7 +77,7 @@ def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
     own = tx.archives.list_by_agent(agent_id)
     if not files:
         return own
-    return [*own, *(tx.archives.get(folder.archive_id) for folder in tx.folders.list_by_agent(agent_id))]
+    return [*own, *(archive for more in ARCHIVES_OF(tx, agent_id) for archive in more)]
 
 
 def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
@@ -142,11 +146,9 @@ def delete_selected(
 
 def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
     """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput."""
-    folder = tx.folders.find_by_archive(archive_id)
-    if folder is not None:
-        raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
-    for holder in filter(None, (keeper.find_holder(tx, archive_id) for keeper in keepers())):
-        raise InvalidInput(f"{archive_id} holds {holder}")
+    owner = tx.archives.find_owner(archive_id)
+    if owner is not None:
+        raise InvalidInput(f"{archive_id} holds {owner.use.holds}: {owner.use.help or help} {owner.name!r}")
 
 
 def check_archive(archive: Archive) -> Archive:

@@ -22,12 +22,16 @@ from perdure.core.blocks import (
     rewrite,
 )
 from perdure.core.errors import AlreadyExists, BlockNotFound, InvalidInput, NotFound, VersionConflict
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.provenance.sources import WriteSource
 from perdure.core.tools.spec import BlockChange
 from perdure.domain.provenance.context import sources_of_block
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
+
+BLOCKS_CHANGED: Point[[Tx, AgentId], None] = Point("blocks_changed")
+"""An agent may have other blocks now."""
 
 DEFAULT_DESCRIPTIONS = {
     "persona": "Who you are: your name, character, way of speaking and working. Keep it true to how you act.",

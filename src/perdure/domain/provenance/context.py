@@ -7,14 +7,13 @@ looked at: they keep their label where they are shown to people, and reading one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perdure.core.blocks import WORKING_CHECKPOINT, Block, BlockVersion
 from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound
 from perdure.core.events import MemoryRecalled
-from perdure.core.ids import AgentId, FileId, FolderId, MessageId, PassageId
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
@@ -24,8 +23,8 @@ from perdure.storage.tx import Tx
 VERSIONS_PER_PAGE = 8
 """How many versions of a block are read at once: the newest is nearly always its agent's."""
 
-_GREP_ENTRY = re.compile(r"^(\S[^\n]*):\d+$", re.MULTILINE)
-"""The line of an answer of `grep_files` that names a file."""
+PASSAGE_SOURCE: Point[[Tx, Passage], Source | None] = Point("passage_source")
+"""What a passage is a part of, such as a file."""
 
 
 def context_sources(
@@ -102,8 +101,8 @@ def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ..
         for write in tx.sources.list_by_refs(archive_id, ids):
             found |= dict.fromkeys(one.source for one in write.sources if not one.source.is_trusted)
     for passage in passages:
-        if file_id := passage.source.get("file_id"):
-            found[file_source(tx, file_id)] = None
+        if whole := [source for source in PASSAGE_SOURCE(tx, passage) if source is not None]:
+            found |= dict.fromkeys(whole)
         elif passage.source.get("type") in TRUST_LABELS and passage.source["type"] not in TRUSTED:
             found[Source.of(passage.source["type"], str(passage.source.get("url") or passage.id))] = None
     return tuple(found)
@@ -153,20 +152,6 @@ def _versions(tx: Tx, block: Block) -> Iterator[BlockVersion]:
     while page:
         yield from page
         page = tx.blocks.versions(block.id, limit=VERSIONS_PER_PAGE, before=page[-1].version)
-
-
-def file_source(tx: Tx, file_id: str) -> Source:
-    """Return a file as a source, by its path; by its id if it is gone."""
-    try:
-        file = tx.files.get(FileId(file_id))
-        return Source.of("file", f"{tx.folders.get(FolderId(file.folder_id)).name}/{file.name}")
-    except NotFound:
-        return Source.of("file", file_id)
-
-
-def sources_of_grep(text: str) -> tuple[Source, ...]:
-    """Return the files that an answer of `grep_files` shows."""
-    return tuple(dict.fromkeys(Source.of("file", path) for path in _GREP_ENTRY.findall(text)))
 
 
 def captured_sources(tx: Tx, messages: Sequence[Message]) -> tuple[WriteSource, ...]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from perdure.core.agents import Agent
-from perdure.core.errors import InvalidInput, NotFound, UntrustedWrite
-from perdure.core.groups.group import COMPANION_OF
-from perdure.core.ids import AgentId, is_id
+from perdure.core.errors import InvalidInput, UntrustedWrite
+from perdure.core.features import Point
+from perdure.core.ids import is_id
 from perdure.core.provenance.sources import OUTSIDE, Source, WriteSource
 from perdure.core.tools.engine_specs import tool_writes_memory
 from perdure.core.tools.spec import Tool, ToolOutcome
@@ -20,6 +20,9 @@ from perdure.domain.provenance.context import context_sources
 from perdure.storage.tx import Tx
 
 UNTRUSTED_WRITES = "untrusted_writes"
+
+MEMORY_OWNER: Point[[Tx, Agent], Agent | None] = Point("memory_owner")
+"""The agent whose memory another one keeps; None: it keeps its own."""
 
 WritePolicy = Literal["allow", "label", "approve", "block"]
 POLICIES: Final[tuple[WritePolicy, ...]] = get_args(WritePolicy)
@@ -62,13 +65,7 @@ def check_policy(settings: Mapping[str, Any]) -> None:
 def load_policy(tx: Tx, agent: Agent) -> WritePolicy:
     """Return the policy for what an agent writes: of a companion that of the agent whose memory it keeps, else its own
     or, if that is stricter, that of an agent with which it shares a block or archive."""
-    owner = agent
-    companion_of = agent.settings.get(COMPANION_OF)
-    if isinstance(companion_of, Mapping) and companion_of.get("agent_id"):
-        try:
-            owner = tx.agents.get(AgentId(companion_of["agent_id"]))
-        except NotFound:  # it is deleted, and nobody's memory is kept
-            owner = agent
+    owner = next(filter(None, MEMORY_OWNER(tx, agent)), agent)
     settings = [owner.settings, *tx.sources.settings_of_sharers(owner.id, UNTRUSTED_WRITES, but=agent.id)]
     return max(map(policy_of, settings), key=POLICIES.index)
 

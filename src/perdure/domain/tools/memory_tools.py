@@ -8,7 +8,6 @@ The `memory` tool has blocks as files under /memories, the form that some models
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,15 +27,12 @@ from perdure.core.blocks import (
     rewrite,
 )
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
-from perdure.core.features import find_features
 from perdure.core.ids import ArchiveId, BlockId
-from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
-from perdure.domain.companions.passes import CONTINUATION, TAG
-from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
@@ -160,7 +156,11 @@ USER_BLOCK = "human"
 CHECKPOINT_CHARS = 2_000
 CHECKPOINT_DESCRIPTION = "Your working notes, shown at the end of each request: goal, what is done, what comes next."
 
-_END = f"</{TAG}>"
+READING_TAG = "system-reminder"
+"""The tag around what a companion is given to read."""
+CONTINUATION = "    "
+"""How the second and later lines of a message in it begin: lines with a number are not indented so far."""
+_END = f"</{READING_TAG}>"
 _NUMBERED = re.compile(r"\s{0,3}(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
 
 
@@ -287,16 +287,9 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "store_memories": store_memories,
     CHECKPOINT_TOOL: update_working_checkpoint,
     "archival_memory_insert": _archival_memory_insert,
-    "open_files": open_files,
     "context_expand": context_expand,
     "context_grep": context_grep,
-    **{
-        name: function
-        for feature in find_features()
-        if feature.tools
-        for name, function in vars(feature.load(feature.tools)).items()
-        if name in MEMORY_TOOL_SPECS and not inspect.iscoroutinefunction(function)  # that is a search
-    },
+    **feature_tools(searching=False),
 }
 """Name -> function `(tx, call, **checked_arguments)`.
 

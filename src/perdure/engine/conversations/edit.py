@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, EmptyMessage, InvalidInput, MessageTooLarge, NotFound
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from perdure.core.tools.loops import THINKING
-from perdure.domain.companions.passes import read_anew
 from perdure.domain.texts import TEXTS_CHANGED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.estimates import dropped_rows
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
+
+MESSAGE_EDITED: Point[[Tx, Message, datetime], None] = Point("message_edited")
+"""A message says something else than it did. Its agent is locked."""
 
 EditedPart = Literal["user", "system", "assistant", "reasoning", "tool"]
 """What of a message is changed: a user's or system message, the text or reasoning of an answer, a tool's result."""
@@ -80,7 +84,7 @@ def edit_message(
     if edit.part != "reasoning":
         TEXTS_CHANGED(tx, [message_id], inputs.now)
         revise_nodes(tx, [before], inputs)
-        read_anew(tx, before, at=inputs.now)
+        MESSAGE_EDITED(tx, before, inputs.now)
     after = tx.messages.get(message_id)
     count_anew(tx, before, after, inputs)
     return after

@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from perdure.core import hooks
+from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import EPHEMERAL, Conversation, MessageCounts, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, LeaseLost, NotFound, StoreDamaged, StoreError
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
-from perdure.domain.companions.units import delete_with_companion
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line
@@ -31,6 +32,9 @@ from perdure.storage.tx import Tx
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+AGENT_DELETED: Point[[Tx, Agent, datetime], Sequence[AgentId]] = Point("agent_deleted")
+"""An agent is about to be deleted. Returns: the other agents that were deleted with it."""
 
 PAGE = 500
 MAX_AGE = timedelta(days=1)
@@ -87,7 +91,13 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
 async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
     """Remove an agent with its whole history, and its companion. What their runs wait for in this process ends at
     once; in others, when they next extend their leases. Raises: NotFound, StoreError."""
-    deleted = await delete(ports, lambda tx: delete_with_companion(tx, agent_id, at=ports.clock.now()))
+
+    def unit(tx: Tx) -> set[AgentId]:
+        others = AGENT_DELETED(tx, tx.agents.get(agent_id), ports.clock.now())
+        tx.agents.delete(agent_id)
+        return {agent_id}.union(*others)
+
+    deleted = await delete(ports, unit)
     for key, interrupt in ports.interrupts.items():
         if key.agent_id in deleted:
             interrupt.fire(LeaseLost(f"{key.agent_id} was deleted"))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from perdure.core.blocks import Author
-from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailable
+from perdure.core.errors import Conflict, NotFound, PerdureError
+from perdure.core.features import Point
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId
@@ -40,6 +41,10 @@ LEFT_AFTER = timedelta(minutes=15)
 """An erasure without a step for this long was left by its process, also one on a machine that nothing is known of."""
 
 AUTHOR = Author(kind="user", id="erase")
+
+ERASED: Point[[Ports, str, str], Awaitable[None]] = Point("erased")
+"""A text was taken out of the rows of a table that this owner has; what lies outside the store is left. Raises:
+StoreError."""
 
 
 async def erase(
@@ -119,26 +124,10 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
         erasure = await store.write(_erase_step, agent_id, number, ports.inputs())
     progress("erasing", len(erasure.targets), len(erasure.targets))
     for table, owner_id in erasure.targets:
-        if table == "files":
-            await _drop_object(ports, FileId(owner_id))
+        for done in ERASED(ports, table, owner_id):
+            await done
     await remove_traces(ports, progress)
     return await store.write(_end, erasure, ports.owner, ports.clock.now())
-
-
-async def _drop_object(ports: Ports, file_id: FileId) -> None:
-    """Remove the uploaded bytes of a file in which the text stood from the object store. Raises: StoreError."""
-    try:
-        file = await ports.store.read(lambda tx: tx.files.get(file_id))
-    except NotFound:  # deleted since; its worker removes the object
-        return
-    if not file.object_key or file.digest:  # one without a digest has another text than its bytes
-        return
-    if ports.contents is None:
-        raise StoreUnavailable(
-            f"the bytes of {file.name!r} are in an object store, and hold the text: set PERDURE_FILES as it was before"
-        )
-    await ports.contents.delete([file.object_key])
-    await ports.store.write(lambda tx: tx.files.forget_object(file_id))
 
 
 async def remove_traces(ports: Ports, progress: Progress) -> None:
@@ -221,7 +210,7 @@ def _erase_page(
                 put_block_value(tx, block.id, value, author=AUTHOR, at=inputs.now)
                 tx.mentions.redact(table, owner_id, redactor)
                 return 1, None
-        case "passages" if tx.folders.find_by_archive(ArchiveId(owner_id)) is not None:
+        case "passages" if tx.archives.find_owner(ArchiveId(owner_id)) is not None:
             return _mask_passages(tx, ArchiveId(owner_id), redactor, after)
         case "passages":
             return _erase_passages(tx, ArchiveId(owner_id), redactor, after, at=inputs.now)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import IN_VIEW, ForgetPreview, Found, Key, Mention, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId, is_id
+from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
 from perdure.domain.texts import keepers
@@ -148,12 +148,12 @@ def _mention(
         case "passages":
             passage = tx.passages.list_by_seqs(ArchiveId(owner_id), [int(found.key[0])])[0]
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
-            if tx.folders.find_by_archive(passage.archive_id) is not None:
+            if tx.archives.find_owner(passage.archive_id) is not None:
                 place = "file"
         case "archives" | "folders":
             name = tx.archives.get(ArchiveId(owner_id)).name
         case "files" | "file_parts":
-            name = tx.files.get(FileId(owner_id)).name
+            name = tx.mentions.name_of(table, owner_id)
             place = "file" if table == "file_parts" else "settings"
         case "messages" | "message_revisions":
             seq, revision = int(found.key[0]), int(found.key[1]) if len(found.key) > 1 else 0

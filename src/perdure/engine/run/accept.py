@@ -16,11 +16,11 @@ from perdure.core.answers import Answer
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
+from perdure.core.features import Point
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
 from perdure.domain.agents.options import LIMITS, limits_in
-from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
     answer_rows,
@@ -47,6 +47,9 @@ from perdure.storage.tx import Tx
 logger = logging.getLogger(__name__)
 
 STEPS = 50
+
+ASKED_BY_RUN: Point[[Tx, RunRequest], None] = Point("asked_by_run")
+"""Another run asks for this one: check that it may. Raises: ToolError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +163,8 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
         raise approval_pending(tx, opening.conversation)
     if is_limited:
         check_agent(tx, opening, request.chars, inputs.now)
-    if request.options.origin is not None:
-        check_origin(tx, request.options.origin)
-    if request.options.caller is not None:
-        check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
+    if request.options.origin is not None or request.options.caller is not None:
+        ASKED_BY_RUN(tx, request)
     # A batch is one transaction: indexing all of its messages in it would hold up other writers.
     waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -23,6 +23,7 @@ from perdure.context.request.assemble import (
     tools_text,
 )
 from perdure.context.sections.envelopes import (
+    is_block_key,
     mark_text,
     memory_deltas,
     new_marker,
@@ -39,7 +40,7 @@ from perdure.core.blocks import WORKING_CHECKPOINT, Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, is_graph_key, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import BlockId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.models import EXTRACTIVE, Models
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
@@ -52,14 +53,16 @@ from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
 from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
-from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
-from perdure.domain.files.views import limits_of
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
 
-FILES_SHARE = 0.4
-"""The largest share that files may take of what tools, base prompt and blocks leave free."""
+MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memory_versions")
+"""What else belongs to an agent's memory, with its versions, as a log has to be told of."""
+PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
+"""A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
+MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], Memory, Prefix, UnitInputs], Sequence[str]] = Point("memory_deltas")
+"""Texts that bring a log from the versions that it has seen to those of the memory, behind this prefix."""
 
 _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort", "max_reasoning_tokens", "extra")
 """Settings whose values another model may refuse, or not have room for."""
@@ -112,8 +115,8 @@ def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Pr
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     """The memory of the agent now."""
     versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
-    if opening.has_folders:
-        versions = {**versions, **tx.agent_files.list_versions(opening.agent.id)}
+    for more in MEMORY_VERSIONS(tx, opening) if opening.has else ():
+        versions = {**versions, **more}
     return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
@@ -286,16 +289,15 @@ def compile_prefix(
     elif not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
-    system, directories = compiled(), ""
+    system = compiled()
     # Without tools, nothing can be done with the ids and counts in it.
     opening = compile_opening(counts, place, marker=marker) if marker or tools else ""
     summary = _summary_text(nodes, tools, marker, in_words=in_words)
-    if any(map(is_file_key, memory.versions)):
-        window, reserve = inputs.window(agent)
-        rest = counter.count(system) + counter.count(tools_text(tools))
-        limits = limits_of(agent, window)
-        most = min(limits.section_tokens, int((window - reserve - rest) * FILES_SHARE))
-        directories = build_file_section(tx, agent.id, limits, most=most, counter=counter)
+
+    def count_tokens() -> int:
+        return counter.count(system) + counter.count(tools_text(tools))
+
+    if directories := "\n\n".join(filter(None, PREFIX_SECTION(tx, agent, memory.versions, inputs, count_tokens))):
         system = compiled(directories)
     return Prefix(
         agent_id=agent.id,
@@ -400,12 +402,6 @@ def recompile_prefix(
     )
 
 
-MEMORY_DELTAS: Point[[Tx, AgentId, Mapping[str, int], Mapping[str, int], TokenCounter], Sequence[str]] = Point(
-    "memory_deltas"
-)
-"""What an agent is told of changes between the versions that its log has seen and those of now."""
-
-
 def delta_texts(
     tx: Tx,
     agent: Agent,
@@ -423,7 +419,7 @@ def delta_texts(
         folded: the prefix shows the new values already, so the deltas only say that these hold now.
     """
     blocks = tx.blocks.list_by_agent(agent.id, prefix.conversation_seq)
-    seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key) and not is_graph_key(key)}
+    seen_blocks = {key: version for key, version in seen.items() if is_block_key(key)}
     labels = _seen_labels(tx, seen_blocks, blocks)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in prefix.tools):  # the tail shows it as it is now
         notes = {block.id for block in blocks if block.label == WORKING_CHECKPOINT}
@@ -431,11 +427,7 @@ def delta_texts(
         blocks = [block for block in blocks if block.id not in notes]
         seen_blocks = {key: version for key, version in seen_blocks.items() if key not in notes}
     texts = memory_deltas(seen_blocks, blocks, labels=labels, folded=folded)
-    window, _ = inputs.window(agent)
-    texts += tuple(text for some in MEMORY_DELTAS(tx, agent.id, seen, memory.versions, inputs.counter) for text in some)
-    return texts + build_file_deltas(
-        tx, agent.id, seen, memory.versions, prefix=prefix.seen, limits=limits_of(agent, window), counter=inputs.counter
-    )
+    return (*texts, *(text for more in MEMORY_DELTAS(tx, agent, seen, memory, prefix, inputs) for text in more))
 
 
 def _seen_labels(tx: Tx, seen: Mapping[str, int], blocks: Sequence[Block]) -> dict[str, str]:

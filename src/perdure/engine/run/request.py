@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.context.request.assemble import NO_NOTES, TailNotes, View, parse_recalled, tail
@@ -12,11 +12,12 @@ from perdure.core.agents import AUTOCLEAR, GuardSettings
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import TooMany
 from perdure.core.events import Event, MemoryRecalled, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
-from perdure.core.ids import StepId, id_in_run, is_id
+from perdure.core.features import Point
+from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
-from perdure.domain.provenance.context import context_sources, file_source, recalled_sources, sources_of_notes
+from perdure.domain.provenance.context import context_sources, recalled_sources, sources_of_notes
 from perdure.engine.approvals.answers import with_last_skills
 from perdure.engine.budget import find_exceeded, has_budget
 from perdure.engine.estimates import (
@@ -47,6 +48,9 @@ from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
+SHOWN_SOURCES: Point[[Tx, Mapping[str, int]], Sequence[Source]] = Point("shown_sources")
+"""Which of what belongs to an agent's memory, by its versions, is from outside."""
+
 
 def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None:
     """Note what a request brings from outside beside its messages: recalled texts, working notes, open files and the
@@ -55,8 +59,8 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
     shown = () if recalled is None else recalled_sources(tx, recalled)
     if opening.has_notes:
         shown += sources_of_notes(tx, agent.id, seq)
-    if opening.has_folders:
-        shown += tuple(file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
+    for more in SHOWN_SOURCES(tx, builder.memory.versions) if opening.has else ():
+        shown += tuple(more)
     if builder.guards.recent_steps:
         shown += _of_steps(builder)
     if not shown or (row := _row_of(builder)) is None:
@@ -167,6 +171,7 @@ def make_request(
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
         overcount=conversation.overcount,
+        window=inputs.window(agent),
     )
     has_news = builder.memory.versions != conversation.seen
     if has_news:
@@ -201,12 +206,11 @@ def make_request(
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
-    if recalled.event is not None or opening.has_notes or opening.has_folders or builder.guards.recent_steps:
+    if recalled.event is not None or opening.has_notes or opening.has or builder.guards.recent_steps:
         note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
-    recorded = replace(builder.log, steps=(*builder.log.steps, step))
-    return Progress(recorded, stored, request=RequestParts(builder.agent, view))
+    return Progress(replace(builder.log, steps=(*builder.log.steps, step)), stored, request=RequestParts(agent, view))
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
@@ -298,7 +302,7 @@ def _add_deltas(builder: RequestBuilder, prefix: Prefix) -> Prefix:
     tx, agent, conversation, memory = builder.tx, builder.agent, builder.conversation, builder.memory
     inputs = builder.inputs
     texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs)
-    window, reserve = inputs.window(agent)
+    window, reserve = builder.window
     tokens = sum(engine_tokens(text, inputs.counter) for text in texts)
     if prefix.tokens + builder.view_tokens + tokens - builder.overcount > window - reserve:
         if builder.rewrite_reason is None:
@@ -362,7 +366,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
     """The size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent, prefix = builder.inputs, builder.agent, view.prefix
     status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)
-    window, reserve = inputs.window(agent)
+    window, reserve = builder.window
     most, overcount, factor = window - reserve, builder.overcount, 1.0
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
     if builder.log.steps and (overflows := builder.log.overflows):  # the provider has refused a request of this run
@@ -404,7 +408,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
         digest=view.digest(size.status),
         tokens=size.estimated,
         overcount=size.overcount,
-        window_tokens=inputs.window(agent)[0],
+        window_tokens=builder.window[0],
         tool_choice="none" if log.must_speak else None if rules is None else rules.choice,
         single_calls=rules is not None,
     )

@@ -16,7 +16,7 @@ from perdure.core.runs import Run
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, tool_writes_memory
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
-from perdure.domain.provenance.context import context_sources, file_source
+from perdure.domain.provenance.context import context_sources
 from perdure.domain.provenance.policy import gate_of, load_gate
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.ports import UnitInputs
@@ -109,21 +109,21 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
 
 
 def _shown_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) -> tuple[Source, ...]:
-    """What the result of a memory tool shows from outside: files that it opened, and earlier messages."""
+    """What the result of a memory tool shows from outside: what it says, or earlier messages."""
     if open_call.call.name in CONTEXT_TOOL_SPECS:
         seq = open_call.message.seq
         earlier = context_sources(tx, run.key.agent_id, run.conversation_seq, before_seq=seq, everything=True)
         return tuple(one.source for one in earlier)
-    return tuple(file_source(tx, file_id) for file_id, version in outcome.files.items() if version is not None)
+    return outcome.sources or ()
 
 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
-    """Record that the conversation's log shows each edited block's new value and each opened file's lines.
+    """Record that the conversation's log shows each edited block's new value, and what else of memory it shows.
 
     Not of a block that somebody else had changed before this edit: the answer that made the edit may hold another call,
     which was made without seeing that change. The next request shows the block as a delta.
     """
-    if not outcome.edits and not outcome.files:
+    if not outcome.edits and not outcome.versions:
         return
     agent_id, seq = run.key.agent_id, run.conversation_seq
     seen = dict(tx.conversations.get_by_seq(agent_id, seq).seen)
@@ -132,7 +132,7 @@ def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
         for edit in outcome.edits
         if edit.deleted or seen.get(edit.block.id, -1) == edit.block.version - 1
     }
-    for key, version in (versions | dict(outcome.files)).items():
+    for key, version in (versions | dict(outcome.versions)).items():
         if version is None:
             seen.pop(key, None)
         else:

@@ -38,6 +38,8 @@ RECALL_PLAN: Point[[Tx, Agent, Conversation, Sequence[str]], tuple[str, Any]] = 
 """Name of a feature, and what it recalls for a run that begins with these texts; see `RecallScope.features`."""
 RECALLED: Point[[Tx, MemoryRecalled], None] = Point("recalled")
 """Something was recalled for a request."""
+IS_SEARCHED: Point[[Tx, ConversationState], bool] = Point("is_searched")
+"""Whether an agent has something to be searched that is no passage of its archives."""
 
 QUERY_CHARS = 2_000
 """Characters of the user's messages that are searched: the beginning and the end of a longer text."""
@@ -86,7 +88,7 @@ def plan_recall(
     conversation, agent = opening.conversation, opening.agent
     prefix = current_prefix(tx, conversation, inputs)
     first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
-    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):
+    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has):
         return None
     texts = user_texts(rows)
     if not (query := _query(texts)):
@@ -99,9 +101,8 @@ def plan_recall(
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
     features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if opening.has_graph else None
-    if not (first_seq or any((features or {}).values()) or opening.passages or opening.has_others) and not any(
-        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
-    ):
+    recalls = first_seq or any((features or {}).values()) or opening.passages or opening.has_others
+    if not recalls and not any(IS_SEARCHED(tx, opening)):
         return None
     pinned = frozenset(() if prefix is None else prefix.pinned)  # rows before the first one in view
     scope = RecallScope(

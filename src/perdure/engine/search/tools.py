@@ -6,8 +6,6 @@ A search may wait for a query's vector, and its ranking takes time that the one 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +15,20 @@ from typing import TYPE_CHECKING, Any
 from perdure.context.retrieval.expand import Budget
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import ToolError
-from perdure.core.features import find_features
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
-from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import feature_tools
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import resolve_handle
-from perdure.domain.files.chunking import ChunkSizes, chunks
-from perdure.domain.files.tools import grep_files, render_passages
-from perdure.domain.provenance.context import sources_of_grep, sources_of_messages, sources_of_passages
+from perdure.domain.provenance.context import sources_of_messages, sources_of_passages
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import QUERY_TIMEOUT_S, Search
+from perdure.search.chunking import ChunkSizes, chunks
 from perdure.search.hits import MessageHit, SearchReport
 from perdure.search.query import parse_time
 from perdure.storage.store import Store
@@ -175,27 +171,6 @@ def _passage_shape(passage: Passage) -> dict[str, Any]:
     }
 
 
-async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
-    """Search the lines of the agent's files by a pattern."""
-    text = await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments)
-    return ToolOutcome(text=text, sources=sources_of_grep(text))
-
-
-async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> ToolOutcome:
-    """Search the passages of the agent's files."""
-    if not query.strip():
-        raise ToolError("the query is empty: say what to look for")
-    folders = await call.store.read(lambda tx: tx.folders.list_by_agent(call.run.key.agent_id))
-    archives, limit = [folder.archive_id for folder in folders], max(1, min(limit, MAX_RESULTS))
-    hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
-    passages = tuple(hit.passage for hit in hits)
-    text, sources = (
-        render_passages(passages, folders, call.budget),
-        await call.store.read(sources_of_passages, passages),
-    )
-    return ToolOutcome(text=text, passages=passages, sources=sources)
-
-
 async def _search_output(
     call: SearchCall, handle: str, query: str, max_tokens: int = DEFAULT_TOKENS, offset: int = 0
 ) -> ToolOutcome:
@@ -234,23 +209,14 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
         tx.passages.count_use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
 
 
-_SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
+SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
     "search_memory": _search_memory,
-    "grep_files": _grep_files,
     "search_output": _search_output,
-    "semantic_search_files": _semantic_search_files,
+    **feature_tools(searching=True),
 }
 """Name -> what it does."""
-
-
-@functools.cache
-def search_tools() -> Mapping[str, Callable[..., Awaitable[ToolOutcome]]]:
-    """Those, and the coroutines among the tools of features: they are such tools too."""
-    of_features = (vars(feature.load(feature.tools)) for feature in find_features() if feature.tools)
-    found = {name: one for some in of_features for name, one in some.items() if name in MEMORY_TOOL_SPECS}
-    return {**_SEARCH_TOOLS, **{name: one for name, one in found.items() if inspect.iscoroutinefunction(one)}}
 
 
 SIZES = ChunkSizes(target=500, most=800)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from perdure.core.features import Feature, Noun
 
-FEATURE = Feature(name="agent_files", nouns={"agent": Noun(modules=("commands",))}, routes=("routes",))
+FEATURE = Feature(name="agent_files", uses=("files",), nouns={"agent": Noun(modules=("commands",))}, routes=("routes",))

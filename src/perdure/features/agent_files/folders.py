@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.app import name_text
 from perdure.core.errors import AlreadyExists, InvalidInput
-from perdure.core.files import Folder
 from perdure.core.ids import AgentId
-from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.features.agent_files.reading import FileFolder
+from perdure.features.files.converters.convert import name_text
+from perdure.features.files.service.folders import AsyncFolder
+from perdure.features.files.units import NAME_CHARS, FolderChanges
+from perdure.features.files.values import Folder
 from perdure.library.checks import Page
-from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 
 _PAGE = Page(limit=100, ascending=True)

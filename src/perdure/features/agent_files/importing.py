@@ -16,19 +16,17 @@ from starlette.datastructures import FormData
 
 from perdure.core.agent_copies import AgentCopy, ConversationCopy
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
-from perdure.core.groups.group import GroupFilter
-from perdure.core.ids import AgentId, BlockId, FolderId, GroupId, ToolId
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.agent_files.folders import add_files, create_folder
 from perdure.features.agent_files.messages import FileMessages, messages_in
 from perdure.features.agent_files.reading import AgentFile, FileAgent, FileGroup
-from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported
 from perdure.server.wire.agents import AgentIn
-from perdure.server.wire.groups import GroupChangesIn, GroupIn
 from perdure.server.wire.tools import ToolIn
 
 log = logging.getLogger(__name__)
@@ -78,6 +76,13 @@ class ImportOptions:
         )
 
 
+IMPORT_GROUP: Point[
+    [AsyncPerdure, dict[str, Any], dict[str, Any], bool], Awaitable[Callable[[], Awaitable[object]] | None]
+] = Point("import_group")
+"""Make a group of its fields and those of its manager, and return what deletes it. If it is of a companion, that of the
+manager gets them instead. Raises: ValidationError, InvalidInput, NotSupported, AlreadyExists, TooMany."""
+
+
 class Import:
     """Makes the agents of a file. Blocks that they share are made once.
 
@@ -91,7 +96,7 @@ class Import:
         self._blocks: dict[str, BlockId] = {}
         self._folders: dict[str, FolderId] = {}
         self._agents: dict[str, AgentId] = {}
-        self._made_groups: list[GroupId] = []
+        self._group_deletes: list[Callable[[], Awaitable[object]]] = []
         self._made_tools: list[ToolId] = []
         self._replacements: list[ToolIn] = []
         self.warnings: list[str] = [*file.warnings]
@@ -134,8 +139,7 @@ class Import:
 
     async def _undo(self) -> None:
         """Delete the groups, agents, folders, blocks and tools that were made."""
-        steps: list[Callable[[], Awaitable[object]]] = []
-        steps += [functools.partial(self._library.groups.delete, id_) for id_ in self._made_groups]
+        steps = [*self._group_deletes]
         steps += [functools.partial(self._library.delete_agent, id_) for id_ in self._agents.values()]
         steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
@@ -310,25 +314,19 @@ class Import:
     async def _import_group(self, group: FileGroup) -> None:
         """Make a group of agents that were made, or set what an agent's companion has; one that can't be had is left
         out."""
+        if not IMPORT_GROUP.functions:
+            self.warnings.append("a group is left out: this installation has none")
         manager = dict(group.manager)
         manager_id = self._agents.get(manager.pop("manager_agent_id", ""))
+        manager |= {"manager_agent_id": manager_id} if manager_id else {}
         body = {
             "agent_ids": [self._agents[id_] for id_ in group.agent_ids if id_ in self._agents],
             "description": group.description,
             "shared_block_ids": [self._blocks[id_] for id_ in group.block_ids if id_ in self._blocks],
         }
-        groups = self._library.groups
         try:
-            if not group.companions:
-                manager |= {"manager_agent_id": manager_id} if manager_id else {}
-                new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
-                self._made_groups.append((await groups.add(new)).id)
-            elif manager_id:
-                where = GroupFilter(kind=manager["manager_type"])
-                for made in await groups.page_of_agent(manager_id, where, Page(limit=1, ascending=True)):
-                    await self._library.group_of(made.id).update(
-                        **GroupChangesIn.model_validate({"manager_config": manager}).changes
-                    )
+            for made in IMPORT_GROUP(self._library, body, manager, bool(group.companions)):
+                self._group_deletes += filter(None, [await made])
         except ValidationError as error:
             self.warnings.append(f"a group is left out: {_first_problem(error)}")
         except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:

@@ -10,10 +10,10 @@ from itertools import count
 from typing import Any
 
 from perdure.core.agent_copies import AgentCopy
-from perdure.core.files import Folder
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.features.agent_files.messages import unpacked
 from perdure.features.agent_files.reading import own_part
+from perdure.features.files.values import Folder
 from perdure.server.wire.messages import image_shape
 
 _AGENT_FIELDS = (

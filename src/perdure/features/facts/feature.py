@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import AgentSetting, Feature, Noun
+from perdure.core.features import AgentSetting, ArchiveUse, Feature, Noun
 
 FEATURE = Feature(
     name="facts",
@@ -30,6 +30,15 @@ FEATURE = Feature(
     parts={"facts": "service:AsyncFacts"},
     agent_parts={"profile": "views:AsyncFactViews.profile", "timeline": "views:AsyncFactViews.timeline"},
     services=("extraction.worker:Extractions",),
+    archives=(
+        ArchiveUse(
+            table="graphs",
+            columns=("fact_archive_id", "entity_archive_id"),
+            holds="the texts of facts",
+            kind="graph",
+            help="change the facts of",
+        ),
+    ),
     copies="copies:FACTS",
     texts="forgetting:TEXTS",
     points={

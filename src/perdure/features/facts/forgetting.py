@@ -185,10 +185,6 @@ class FactTexts:
 
     kind = "fact"
 
-    def find_holder(self, tx: Tx, archive_id: ArchiveId) -> str | None:
-        graph = tx.of(Graphs).find_by_archive(archive_id)
-        return None if graph is None else f"the texts of facts: change the facts of {graph.name!r}"
-
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
         if TEXT_TABLES[table].owners == "graphs":
             return None, owner_id, tx.of(Graphs).get(GraphId(owner_id)).name

@@ -27,13 +27,12 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId
 from perdure.core.messages import ENGINE_SENDER, Draft, Text, text_of
 from perdure.core.runs import Run, RunOptions
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
-from perdure.domain.companions.passes import begin_pass
-from perdure.domain.companions.units import find_companion
 from perdure.engine.budget import check_key_size
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.run.accept import accept
@@ -41,6 +40,7 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.workers.worker import Worker
 from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.units import HAS_COMPANION
 from perdure.features.schedules.values import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due
 from perdure.storage.tx import Tx
 
@@ -163,6 +163,12 @@ def _local(moment: datetime, timezone: str) -> str:
     return moment.astimezone(zone(timezone)).isoformat(timespec="seconds")
 
 
+BEGIN_PASS: Point[[Tx, AgentId, UnitInputs], RunId | None] = Point("begin_pass")
+"""Have an agent's companion read what is new, and return the run in which it does; None: there is nothing."""
+
+PASS_BEGUN: Point[[App, AgentId], None] = Point("pass_begun")
+"""A pass of an agent's companion is stored, and is to be carried out."""
+
 NO_COMPANION = "the agent has no companion any more"
 NOTHING_NEW = "nothing new was said since the companion last read"
 
@@ -199,11 +205,10 @@ def fire(
     run: Run | None = None
     run_id: RunId | None = None
     if schedule.action == "companion" and plan.fires:
-        begun = begin_pass(tx, schedule.agent_id, "schedule", ids=inputs.ids, at=inputs.now)
-        run_id = None if begun is None else begun.run_id
+        run_id = next(filter(None, BEGIN_PASS(tx, schedule.agent_id, inputs)), None)
         refusal = ""
-        if begun is None:
-            refusal = NO_COMPANION if find_companion(tx, schedule.agent_id) is None else NOTHING_NEW
+        if run_id is None:
+            refusal = NOTHING_NEW if any(HAS_COMPANION(tx, schedule.agent_id)) else NO_COMPANION
     elif request is not None:
         try:
             run = accept(tx, request, inputs).run
@@ -251,12 +256,7 @@ class ScheduleWorker(Worker):
 
     def __init__(self, app: App) -> None:
         super().__init__("firing schedules", self._fire_all, LOOK_S)
-        self._ports, self._runner, self._companions, self._settings = (
-            app.ports,
-            app.runner,
-            app.companions,
-            app.settings,
-        )
+        self._app, self._ports, self._runner, self._settings = app, app.ports, app.runner, app.settings
         app.ports.signals.on("schedules", self.wake)
         # Due times that were left to others, and until when.
         self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}
@@ -324,7 +324,7 @@ class ScheduleWorker(Worker):
         if fired.run is not None:
             self._runner.drive(fired.run)
         elif schedule.action == "companion":
-            self._companions.look(schedule.agent_id)
+            PASS_BEGUN(self._app, schedule.agent_id)
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
+from perdure.app import App
 from perdure.core.blocks import Author, Block
 from perdure.core.conversations import (
     EPHEMERAL,
@@ -17,7 +18,8 @@ from perdure.core.conversations import (
     Reset,
 )
 from perdure.core.errors import NotFound
-from perdure.core.ids import BlockId, ConversationId, MessageId
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import isolate_blocks
 from perdure.domain.conversations.units import ConversationChanges, changed_settings, check_summary, update_conversation
@@ -27,10 +29,12 @@ from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, outside
-from perdure.library.parts import AsyncAgentPart, reads, writes
+from perdure.library.parts import AsyncAgentPart, find_conversation, reads, writes
 from perdure.library.providers import ModelHandles
-from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
+
+COMPACTED: Point[[App, AgentId], None] = Point("compacted")
+"""A conversation of the agent was compacted because somebody asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +262,7 @@ class AsyncConversations(AsyncAgentPart):
             settings = replace(settings, model=await ModelHandles(self._app).resolve(settings.model))
         found = await self.find_conversation(conversation)
         compacted = await compact(found.agent_id, found.seq, settings, self._ports)
-        self._app.companions.look(found.agent_id)
+        COMPACTED(self._app, found.agent_id)
         return compacted
 
     @writes

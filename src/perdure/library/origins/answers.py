@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.app import ModelRegistry
 from perdure.context.request.assemble import View, parse_recalled
+from perdure.context.sections.envelopes import is_block_key
 from perdure.core.blocks import BlockVersion
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.events import MemoryRecalled
@@ -20,8 +21,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Step
-from perdure.domain.files.section import is_file_key
-from perdure.engine.search.tools import search_tools
+from perdure.engine.search.tools import SEARCH_TOOLS
 from perdure.library.origins.values import AnswerOrigin, BlockText, MessageText, RecalledText, SearchText, SummaryText
 from perdure.library.runs.steps import explain_step
 from perdure.storage.tx import Tx
@@ -89,7 +89,7 @@ def _prompt_blocks(tx: Tx, run: Run, view: View) -> list[BlockText]:
     found = []
     current = [block.id for block in tx.blocks.list_by_agent(run.key.agent_id, run.conversation_seq)]
     for key in dict.fromkeys([*current, *view.prefix.seen]):
-        if key in view.prefix.seen and not is_file_key(key):
+        if key in view.prefix.seen and is_block_key(key):
             number = view.prefix.seen[key]
             version = _find_version(tx, key, number)
             label, text = ("", None) if version is None else (version.label, version.value)
@@ -128,7 +128,7 @@ def _own_edits(tx: Tx, run: Run, view: View) -> Mapping[MessageId, Sequence[Bloc
     since = next(iter(callers.values())).created_at
     current = [block.id for block in tx.blocks.list_by_agent(run.key.agent_id, run.conversation_seq)]
     found: dict[MessageId, list[BlockText]] = {}
-    for key in dict.fromkeys([*(key for key in view.prefix.seen if not is_file_key(key)), *current]):
+    for key in dict.fromkeys([*(key for key in view.prefix.seen if is_block_key(key)), *current]):
         for version in _versions_since(tx, BlockId(key), since):
             message_id = version.author.message_id
             if message_id in callers:
@@ -187,7 +187,7 @@ def _block_of(tx: Tx, view: View, row: Message, fields: Mapping[str, Any]) -> st
     """The block that a delta shows, by its label and version."""
     blocks = tx.blocks.list_by_agent(row.agent_id, row.conversation_seq)
     for key in dict.fromkeys([*(block.id for block in blocks), *view.prefix.seen]):
-        version = None if is_file_key(key) else _find_version(tx, key, fields.get("version", -1))
+        version = _find_version(tx, key, fields.get("version", -1)) if is_block_key(key) else None
         if version is not None and version.label == fields.get("label"):
             return key
     return None
@@ -247,7 +247,7 @@ def _recalled(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
 
 def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
     """The agent's searches whose results are in the request."""
-    calls = {call.call_id: call for row in messages for call in row.calls if call.name in search_tools()}
+    calls = {call.call_id: call for row in messages for call in row.calls if call.name in SEARCH_TOOLS}
     return tuple(
         SearchText(
             tool=result.name,
@@ -258,5 +258,5 @@ def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
         )
         for row in messages
         for result in row.results
-        if result.name in search_tools()
+        if result.name in SEARCH_TOOLS
     )

@@ -17,9 +17,8 @@ from perdure.library.checks import check_text
 from perdure.library.origins.answers import answer_of, find_message, last_step
 from perdure.library.origins.memory import MemoryOrigins
 from perdure.library.origins.values import AnswerOrigin, Origin
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, find_conversation, find_run
 from perdure.library.runs.steps import load_with_run
-from perdure.library.units import find_conversation, find_run
 from perdure.storage.tx import Tx
 
 ORIGIN_OF: Point[[Tx, str, AgentId | None, str], Origin] = Point("origin_of")

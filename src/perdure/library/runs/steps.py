@@ -1,4 +1,4 @@
-"""The model calls of an agent, their requests and costs, and the next request."""
+"""The model calls of an agent, their requests, and the next request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TypeVar
 
 from perdure.app import ModelRegistry
 from perdure.app import prices_of as prices_of
-from perdure.context.costs.ledger import CostLedger
 from perdure.context.engines.sliding_window import leaving_by
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview, ResultUse
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
@@ -32,12 +30,10 @@ from perdure.domain.conversations.units import join_batches
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.summarise import situation_of
 from perdure.engine.context_engines.calls import PAGED
-from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.request import load_view
 from perdure.engine.run.room import Preview, preview
 from perdure.library.checks import Page, check_limit, check_text
-from perdure.library.parts import AsyncAgentPart, reads, writes
-from perdure.library.units import find_conversation, find_run, list_run_messages
+from perdure.library.parts import AsyncAgentPart, find_conversation, find_run, list_run_messages, reads, writes
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -129,23 +125,6 @@ class AsyncSteps(AsyncAgentPart):
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
         return explain_step(tx, find_step(tx, self.id, step_id), self._app.models, self._ports.counter)[2]
-
-    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
-        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
-
-        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
-
-        Args:
-            limit: how many requests, at most 10,000.
-        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
-        """
-        check_limit(limit)
-
-        def find(tx: Tx) -> Conversation:
-            return find_conversation(tx, self.id, conversation)
-
-        store = self._ports.store
-        return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
 
     async def exchange(self, step_id: StepId) -> Exchange | None:
         """What a step of this agent sent and received, with keys masked; None for a model without HTTP.

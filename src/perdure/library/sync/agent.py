@@ -13,8 +13,6 @@ from perdure.library.sync.agents import AgentRecord
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.feature_parts import AgentFeatures
-from perdure.library.sync.folders import AgentFiles
-from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
 from perdure.library.sync.messages.sending import Sending
@@ -47,11 +45,6 @@ class AgentById(
         return AgentBlocks(self._portal, self._inner.blocks)
 
     @property
-    def companion(self) -> Companion:
-        """The companion that tidies the agent's memory while nobody waits, if it has one."""
-        return Companion(self._portal, self._inner.companion)
-
-    @property
     def archives(self) -> AgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AgentArchives(self._portal, self._inner.archives)
@@ -60,11 +53,6 @@ class AgentById(
     def sources(self) -> Sources:
         """What the agent's memory came from; take back what came from one source."""
         return Sources(self._portal, self._inner.sources)
-
-    @property
-    def files(self) -> AgentFiles:
-        """The folders that are attached to the agent, and the files that it has open."""
-        return AgentFiles(self._portal, self._inner.files)
 
     @property
     def secrets(self) -> Secrets:

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
+    from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.sync_service import Facts
     from perdure.features.facts.values import FactEvent, Profile
+    from perdure.features.files.service.sync_folders import AgentFiles, Folders
+    from perdure.features.groups.sync_companion_service import Companion
+    from perdure.features.groups.sync_service import Groups
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -41,6 +45,27 @@ class StoreFeatures:
 
         return Schedules(self._portal, self._inner.schedules)
 
+    @property
+    def folders(self) -> Folders:
+        """All folders of the store. Several agents may share one."""
+        from perdure.features.files.service.sync_folders import Folders
+
+        return Folders(self._portal, self._inner.folders)
+
+    @property
+    def groups(self) -> Groups:
+        """All groups of the store."""
+        from perdure.features.groups.sync_service import Groups
+
+        return Groups(self._portal, self._inner.groups)
+
+    @property
+    def companions(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companions)
+
 
 class AgentFeatures:
     """What features add to an agent."""
@@ -61,6 +86,17 @@ class AgentFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
 
     def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
         """What is known about the user now, by slots, the most important first: true facts of trusted sources.
@@ -92,6 +128,20 @@ class AgentFeatures:
         return self._portal.run(
             self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags)
         )
+
+    @property
+    def files(self) -> AgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        from perdure.features.files.service.sync_folders import AgentFiles
+
+        return AgentFiles(self._portal, self._inner.files)
+
+    @property
+    def companion(self) -> Companion:
+        """The companion of one agent. Every method raises NotFound when the agent is gone."""
+        from perdure.features.groups.sync_companion_service import Companion
+
+        return Companion(self._portal, self._inner.companion)
 
     def notify(
         self,

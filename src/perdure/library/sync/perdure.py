@@ -21,8 +21,6 @@ from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
-from perdure.library.sync.folders import Folders
-from perdure.library.sync.groups.groups import Groups
 from perdure.library.sync.tools.mcp import Mcp
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
@@ -131,16 +129,6 @@ class Perdure(StoreFeatures):
     def archives(self) -> Archives:
         """All archives of the store."""
         return Archives(self._portal, self._inner.archives)
-
-    @property
-    def folders(self) -> Folders:
-        """All folders of the store."""
-        return Folders(self._portal, self._inner.folders)
-
-    @property
-    def groups(self) -> Groups:
-        """All groups of agents of the store."""
-        return Groups(self._portal, self._inner.groups)
 
     @property
     def secrets(self) -> Secrets:

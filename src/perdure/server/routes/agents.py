@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from random import choice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from perdure.context.costs.ledger import CostLedger
 from perdure.core import agents as core
 from perdure.core.agents import AgentFilter, AgentOrder
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
 from perdure.library.agents import AgentState
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, Limit, Order, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, pages
 from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.answers import Confirmation, Context
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import Memory, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactIn, Compaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
-from perdure.server.wire.folders import file_block_shape
 from perdure.server.wire.models import facts_of
+from perdure.server.wire.shapes import Object
 
-router = APIRouter(tags=["agents"])
+router = Router(tags=["agents"])
 
 AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
 """A page of the agents that have something."""
 
-FILE_BLOCKS_MAX = 100
-"""The most files that an agent's answer shows as blocks; its list of files has all."""
+FILE_BLOCKS: Point[[AsyncPerdure, Sequence[core.Agent]], Awaitable[Mapping[AgentId, list[Object]]]] = Point(
+    "file_blocks"
+)
+"""The files that an agent's answer shows as blocks."""
 
 _ORDERS: dict[str, AgentOrder] = {"created_at": "created", "updated_at": "updated", "last_run_completion": "used"}
 _OrderBy = Literal["created_at", "updated_at", "last_run_completion"] | None
@@ -166,17 +168,6 @@ async def retrieve_context(
     return json_answer(context_shape(preview, counter=library.app.ports.counter))
 
 
-@router.get("/v1/agents/{agent_id}/context/costs")
-async def list_costs(
-    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None, limit: Limit = 1_000
-) -> Json[CostLedger]:
-    """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
-    cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
-    conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    ledger = await library.agent_of(agent_id).costs(conversation=conversation, limit=limit or 1_000)
-    return json_answer(ledger.to_dict())
-
-
 @router.post("/v1/agents/{agent_id}/summarize")
 async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Json[Compaction]:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
@@ -219,14 +210,17 @@ async def agents_answer(
 
 async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> list[dict[str, Any]]:
     """The agents in the wire's shape, their files included."""
-    blocks = await _file_blocks(library, [state.agent for state in states if state.folders])
+    blocks = await _file_blocks(library, [state.agent for state in states if any(state.of_features.values())])
     shapes = [agent_shape(one, facts_of(library.app, one.agent.model), library.app.embedder) for one in states]
     for shape in shapes:
         shape["memory"]["file_blocks"] = blocks.get(shape["id"], [])
     return shapes
 
 
-async def _file_blocks(library: AsyncPerdure, agents: Sequence[core.Agent]) -> dict[AgentId, list[dict[str, Any]]]:
+async def _file_blocks(library: AsyncPerdure, agents: Sequence[core.Agent]) -> dict[AgentId, list[Object]]:
     """Agent -> the first files of its folders as blocks."""
-    found = await library.agent_files.first(agents, limit=FILE_BLOCKS_MAX) if agents else {}
-    return {id_: [file_block_shape(id_, file, text) for file, text in files] for id_, files in found.items()}
+    found: dict[AgentId, list[Object]] = {agent.id: [] for agent in agents}
+    for blocks in FILE_BLOCKS(library, agents) if agents else ():
+        for agent_id, some in (await blocks).items():
+            found[agent_id] += some
+    return found

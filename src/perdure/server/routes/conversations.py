@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
@@ -19,8 +19,14 @@ from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Limit, Order, json_answer, library_of
-from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, history_answer
+from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, library_of
+from perdure.server.routes.messages import (
+    HistoryQuery,
+    answer_message,
+    cancelled_answer,
+    conversation_in_group,
+    history_answer,
+)
 from perdure.server.routes.runs import resume_stream
 from perdure.server.wire.answers import Message, Reply
 from perdure.server.wire.conversations import (
@@ -36,7 +42,7 @@ from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, Conversation
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
 from perdure.server.wire.messages import Display
 
-router = APIRouter(tags=["conversations"])
+router = Router(tags=["conversations"])
 
 _ORDERS: dict[str, ConversationOrder] = {
     "created_at": "created",
@@ -137,7 +143,7 @@ async def list_conversation_messages(
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
     if group_id is not None:
         found = await library.agent_of(owner_id).find_conversation(conversation)
-        if await library.group_of(group_id).conversation_of(found.agent_id) != found.id:
+        if await conversation_in_group(library, group_id, found.agent_id) != found.id:
             return json_answer([])
     page, types = history
     page = replace(page, newest_first=True)

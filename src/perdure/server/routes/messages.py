@@ -6,17 +6,18 @@ Most requests send messages, so these go through plain Starlette routes (`hot_ro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict, InvalidInput, IrreducibleFloor, NotFound, PerdureError
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.runs import MAX_COST, Run
 from perdure.engine.run.accept import Accepted
@@ -24,7 +25,7 @@ from perdure.library.messages.paging import HistoryPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.server.errors import continuing_run_answer, failure_answer
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, library_of
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.agents import Agent
@@ -45,7 +46,7 @@ from perdure.server.wire.messages import Display, MessageType, wire_messages
 from perdure.server.wire.runs import Run as WireRun
 from perdure.server.wire.runs import letta_response, wire_run
 
-router = APIRouter()
+router = Router()
 
 T = TypeVar("T")
 
@@ -183,6 +184,17 @@ async def history_answer(
     return json_answer(shapes)
 
 
+GROUP_CONVERSATION: Point[[AsyncPerdure, GroupId, AgentId], Awaitable[ConversationId | None]] = Point(
+    "group_conversation"
+)
+"""The conversation in which an agent speaks in a group; None: it is not of the group, or has not spoken."""
+
+
+async def conversation_in_group(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
+    """As `GROUP_CONVERSATION`. Raises: NotFound."""
+    return next(filter(None, [await one for one in GROUP_CONVERSATION(library, group_id, agent_id)]), None)
+
+
 @router.get("/v1/agents/{agent_id}/messages")
 async def list_agent_messages(
     library: Library,
@@ -199,7 +211,7 @@ async def list_agent_messages(
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     conversation = None if conversation_id is None else ConversationId(conversation_id)
     if group_id is not None:
-        in_group = await library.group_of(group_id).conversation_of(agent_id)
+        in_group = await conversation_in_group(library, group_id, agent_id)
         if in_group is None or conversation not in (None, in_group):
             return json_answer([])
         conversation = in_group

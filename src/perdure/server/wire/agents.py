@@ -13,23 +13,20 @@ from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
-from perdure.core.features import feature_settings
-from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
+from perdure.core.features import Point, feature_settings
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS, MULTI_AGENT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
 from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
-from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.engine.run.run_request import NewMessage
-from perdure.library.agents import AgentState, Belongings
+from perdure.library.agents import AgentState, Belongings, CompanionKind
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
@@ -38,8 +35,6 @@ from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
-from perdure.server.wire.folders import Folder, folder_shape
-from perdure.server.wire.groups import Group
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed
@@ -203,7 +198,7 @@ class AgentChangesIn(_FeatureSettings):
         """The handle of the model that the client names; None: it names none."""
         return self.model or (self.llm_config and self.llm_config.full_handle) or None
 
-    def companion(self, agent_type: str) -> GroupKind | Literal[False] | None:
+    def companion(self, agent_type: str) -> CompanionKind | Literal[False] | None:
         """The kind of the companion that an agent of this type is to have; False: none; None: as it is."""
         if not self.enable_sleeptime:
             return self.enable_sleeptime
@@ -231,12 +226,13 @@ class AgentChangesIn(_FeatureSettings):
     def belongings(self) -> Belongings:
         """The new blocks, tools, folders, identities and secrets of the agent."""
         folder_ids = self.source_ids if self.folder_ids is None else self.folder_ids
+        folders: Mapping[str, Sequence[str]] = {} if folder_ids is None else {"folders": folder_ids}
         return Belongings(
             block_ids=self.block_ids,
             tool_ids=self.tool_ids,
-            folder_ids=folder_ids,
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
+            of_features=folders,
         )
 
 
@@ -279,9 +275,9 @@ class AgentIn(AgentChangesIn):
     def belongings(self) -> Belongings:
         """The folders, identities and secrets of the agent; `new_agent` has the rest."""
         return Belongings(
-            folder_ids=(*(self.folder_ids or ()), *(self.source_ids or ())),
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
+            of_features={"folders": (*(self.folder_ids or ()), *(self.source_ids or ()))},
         )
 
     @property
@@ -377,6 +373,17 @@ def secret_shape(secret: stored.Secret) -> Object:
     return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
+AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
+"""Fields of an agent's shape that features fill in; its window has so many tokens."""
+
+if TYPE_CHECKING:
+    ManagedGroup = Object
+    Source = Object
+else:  # the document describes it as the feature does
+    ManagedGroup = next(iter(Point("managed_group").functions), Object)
+    Source = next(iter(Point("source_shape").functions), Object)
+
+
 class Agent(
     WireShape,
     of=AgentState,
@@ -391,8 +398,6 @@ class Agent(
     last_updated_by_id="agent.updated_by",
     last_run_completion="run.ended_at",
     last_stop_reason="run.stop_reason",
-    managed_group="group",
-    multi_agent_group="group",
     unlisted=nulls("compaction_settings", "tool_exec_environment_variables", "project_id", "template_id")
     | nulls("base_template_id", "deployment_id", "entity_id", "identity_ids", "identities", "message_buffer_autoclear")
     | nulls("enable_sleeptime"),
@@ -410,15 +415,15 @@ class Agent(
     blocks: list[Block]
     tools: list[Tool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
     tool_rules: list[Object]
-    sources: list[Folder]
+    sources: list[Source] = computed(lambda state: [])
     secrets: list[Secret]
     pending_approval: Object | None = computed(lambda state: pending_shape(state.pending))
     last_run_duration_ms: int | None = computed(lambda state: _duration_ms(state.run))
-    max_files_open: int | None
-    per_file_view_window_char_limit: int | None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
     hidden: bool | None
-    managed_group: Group | None
-    multi_agent_group: Group | None
+    managed_group: ManagedGroup | None = None
+    multi_agent_group: ManagedGroup | None = None
 
 
 def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
@@ -428,8 +433,9 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
     agent_type = agent_type_of(agent)
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
-    files = limits_of(agent, facts.window_of(settings))
-    has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
+    given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
+    for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
+        given |= shown
     return Agent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
@@ -442,19 +448,16 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         memory=memory_shape(agent_type, blocks),
         blocks=blocks,
         tool_rules=list(settings.get("tool_rules", ())),
-        sources=[folder_shape(folder, embedder) for folder in state.folders],
         tool_exec_environment_variables=secrets,
         secrets=secrets,
         **{name: wire_fields.get(name) for name in ("embedding", "project_id", "template_id", "base_template_id")},
         identity_ids=[one.identity.id for one in state.identities],
         identities=[Identity.make(one) for one in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
-        enable_sleeptime=has_companion or (False if "enable_sleeptime" in wire_fields else None),
-        max_files_open=files.max_open,
-        per_file_view_window_char_limit=files.view_chars,
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
+        **given,
     )
 
 

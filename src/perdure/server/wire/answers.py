@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core.groups.group import GroupStopReason
-from perdure.core.runs import StopReason
+from perdure.core.runs import GroupStopReason, StopReason
 from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent

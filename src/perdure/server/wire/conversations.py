@@ -9,9 +9,8 @@ from pydantic import Field
 
 from perdure.context.prompts import summary_prompt
 from perdure.context.request.explain import share_out
-from perdure.context.sections.directories import directories_section
 from perdure.context.sections.envelopes import text_for_clients
-from perdure.context.window.budget import blocks_section
+from perdure.context.window.budget import blocks_section, directories_section
 from perdure.core.conversations import (
     CLIP_CHARS,
     EVICT_SHARE,

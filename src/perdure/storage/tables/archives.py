@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput
+from perdure.core.features import find_features
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.passages import Archive
+from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, stored_key
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, restore, storable, stored_key
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
@@ -22,6 +23,17 @@ _ARCHIVE = RowFormat(
     Archive,
     "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at",
     {TEXT: "name description", JSON: "metadata", TIME: "created_at updated_at"},
+)
+
+_USES = [use for feature in find_features() for use in feature.archives]
+_OWNERS = " UNION ALL ".join(
+    f"SELECT {place}, x.id, x.name FROM {use.table} x WHERE x.org_id = :org_id AND :id IN ({', '.join(use.columns)})"
+    for place, use in enumerate(_USES)
+)
+_OWNED = tuple(
+    f"NOT EXISTS (SELECT 1 FROM {use.table} x WHERE x.{column} = archives.id)"
+    for use in _USES
+    for column in use.columns
 )
 
 
@@ -54,12 +66,8 @@ class Archives(NumberedTable[Archive]):
         limit: int = 100,
     ) -> Sequence[Archive]:
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
-        agent, or those with this name. Archives of folders and graphs are excluded."""
-        where = Conditions(
-            "NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)",
-            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.fact_archive_id = archives.id)",
-            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.entity_archive_id = archives.id)",
-        )
+        agent, or those with this name. Those that belong to something are excluded."""
+        where = Conditions(*_OWNED)
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.add("name = ?", name and stored_key(name))
         return self._between(where, above, below, newest_first=newest_first, limit=limit)
@@ -72,11 +80,8 @@ class Archives(NumberedTable[Archive]):
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
-        if self._rows("SELECT 1 FROM folders WHERE archive_id = :id AND org_id = :org_id", id=archive_id):
-            raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
-        graphs = "SELECT 1 FROM graphs WHERE org_id = :org_id AND (fact_archive_id = :id OR entity_archive_id = :id)"
-        if self._rows(graphs, id=archive_id):
-            raise InvalidInput(f"{archive_id} holds the texts of facts: delete the graph")
+        if (owner := self.find_owner(archive_id)) is not None:
+            raise InvalidInput(f"{archive_id} holds {owner.use.holds}: delete the {owner.use.kind}")
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
@@ -109,6 +114,11 @@ class Archives(NumberedTable[Archive]):
         return self._run_counted(
             f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({agents})", id=archive_id, limit=limit
         )
+
+    def find_owner(self, archive_id: ArchiveId) -> ArchiveOwner | None:
+        """What the archive belongs to; None: it is an archive of its own."""
+        rows = self._rows(_OWNERS, id=storable(archive_id)) if _OWNERS else ()
+        return next((ArchiveOwner(_USES[place], id_, restore(name)) for place, id_, name in rows), None)
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """The agent's archives in order of attachment; the agent inserts into the first."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import compress
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -22,6 +23,7 @@ from perdure.core.conversations import (
     agent_in,
 )
 from perdure.core.errors import NotFound
+from perdure.core.features import find_features
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
 from perdure.storage.database import row_format
@@ -78,11 +80,12 @@ OTHERS = 20
 """An agent's first conversations, in which `has_others` looks for messages: one with thousands costs no more."""
 
 # Archives and the graph are other families of rows (`storage.distribution`): only their ids are read here.
+_HAS = {name: condition for feature in find_features() for name, condition in feature.has.items()}
 _AGENT_STATE = (
     f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
-    " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = :agent_id"
-    " AND d.org_id = a.org_id), (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id),"
+    " (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id),"
     " (SELECT h.graph_id FROM agent_graphs h WHERE h.agent_id = :agent_id)"
+    f"{''.join(f', {condition}' for condition in _HAS.values())}"
     f" FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
 # In the order of the index: by number, the many that wait in a batch would all be read.
@@ -261,7 +264,7 @@ class Conversations(Table):
         """
         sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
         state = first(self._rows(sql, agent_id=row_format.storable(agent_id)), "agent", agent_id)
-        *_, next_run_seq, next_message_seq, embedded, has_folders, archives, graph_id = state
+        next_run_seq, next_message_seq, embedded, archives, graph_id, *has = state[-5 - len(_HAS) :]
         agent = AGENT.read(state)
         sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
         rows = self._rows(sql, agent_id=agent.id, seq=seq)
@@ -282,7 +285,7 @@ class Conversations(Table):
             embedded=bool(embedded),
             blocks={row[0]: row[1] for row in blocks},
             passages=self._count_passages(archives.split(",")) if archives else 0,
-            has_folders=bool(has_folders),
+            has=frozenset(compress(_HAS, has)),
             has_notes=WORKING_CHECKPOINT in [row[2] for row in blocks],
             has_graph=graph_id is not None,
             has_others=bool(row[-1]),

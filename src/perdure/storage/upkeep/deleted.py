@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.features import feature_tables
+from perdure.core.features import feature_roots, feature_tables
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
@@ -25,7 +25,7 @@ CHARS = 250_000
 
 _SMALL_TABLES = (
     *("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities", "agent_graphs"),
-    *("group_agents", "group_blocks"),
+    *(table for root in feature_roots() for table in root.of_agents),
 )
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
 
@@ -42,7 +42,6 @@ _LARGE_TABLES = {
     "client_tools": "digest",
     "runs": "seq",
     "captures": "conversation_seq",
-    "companion_passes": "number",
     "extractions": "conversation_seq",
     "turns": "part",
     "summary_nodes": "conversation_seq, seq",
@@ -73,15 +72,10 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "agent_blocks": ("block_id", "agent_id"),
         "block_identities": ("block_id", "identity_id"),
         "conversation_blocks": ("block_id", "agent_id"),
-        "group_blocks": ("block_id", "group_id, agent_id"),
+        **{table: link for root in feature_roots() for table, link in root.links.get("blocks", {}).items()},
         "memory_sources": ("owner_id", "ref, place"),
     },
-    "groups": {
-        "group_agents": ("group_id", "agent_id"),
-        "group_blocks": ("group_id", "agent_id, block_id"),
-        "group_messages": ("group_id", "seq"),
-        "group_turns": ("group_id", "seq"),
-    },
+    **{root.name: {table: (root.key, key) for table, key in root.parts.items()} for root in feature_roots()},
     "identities": {"agent_identities": ("identity_id", "agent_id"), "block_identities": ("identity_id", "block_id")},
     "tools": {"agent_tools": ("tool_id", "agent_id")},
     "folders": {"agent_folders": ("folder_id", "agent_id")},
@@ -105,13 +99,6 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 """A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
 
-_SAME_PAIR = "x.agent_id = agent_blocks.agent_id AND x.block_id = agent_blocks.block_id"
-GROUP_ATTACHMENTS = (
-    f"EXISTS (SELECT 1 FROM group_blocks x WHERE x.group_id = :id AND x.attached = 1 AND {_SAME_PAIR})"
-    f" AND NOT EXISTS (SELECT 1 FROM group_blocks x WHERE x.group_id <> :id AND {_SAME_PAIR})"
-)
-"""The condition of rows of `agent_blocks` that are there because of the group `:id` and of nothing else."""
-
 _UNIQUE_NAMES = {"tools": "name", "folders": "name", "identities": "identifier_key"}
 """Table -> the column whose values are unique in an organisation. A deleted thing has its id there."""
 
@@ -128,6 +115,9 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
     """Delete a shared thing: hide it and remove its first rows, or all if they are few."""
     name = f", {_UNIQUE_NAMES[table]} = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
+    for root in feature_roots():
+        if root.name == table and root.ends:
+            db.run(root.ends, {"id": own})
     keep_places(db, org_id, {own: {"number": db.rows(f"SELECT number FROM {table} WHERE id = :id", params)[0][0]}})
     db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
     if table == "archives":
@@ -147,12 +137,6 @@ def delete_graph(db: Database, org_id: OrgId, graph_id: OwnId) -> None:
     delete_shared(db, org_id, "graphs", graph_id)
     for archive_id in archives:
         delete_shared(db, org_id, "archives", OwnId(archive_id))
-
-
-def delete_group(db: Database, org_id: OrgId, group_id: OwnId) -> None:
-    """Delete a group, and detach the blocks that its agents have because of it only."""
-    db.run(f"DELETE FROM agent_blocks WHERE {GROUP_ATTACHMENTS}", {"id": group_id})
-    delete_shared(db, org_id, "groups", group_id)
 
 
 def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
@@ -257,9 +241,10 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     )
     for (graph_id,) in graphs:
         delete_graph(db, org_id, OwnId(graph_id))
-    managed = "SELECT id FROM groups WHERE manager_agent_id = :agent_id AND org_id = :org_id"
-    for (group_id,) in db.rows(managed, params):
-        delete_group(db, org_id, OwnId(group_id))
+    for root in feature_roots():
+        owned = f"SELECT id FROM {root.name} WHERE {root.owner} = :agent_id AND org_id = :org_id"
+        for (id_,) in db.rows(owned, params) if root.owner else ():
+            delete_shared(db, org_id, root.name, OwnId(id_))
     # The blocks of its conversations are nobody else's, unless an agent was given one.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.features import Point
+from perdure.core.features import Point, feature_roots
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
@@ -25,16 +25,9 @@ from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVI
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
-from perdure.storage.upkeep.deleted import (
-    CHARS,
-    carry_out_delete,
-    delete_graph,
-    delete_group,
-    delete_shared,
-    unfinished_deletes,
-)
+from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
 
-_SHARED = ("folders", "archives", "blocks", "tools", "identities")
+_SHARED = (*(root.name for root in feature_roots()), "folders", "archives", "blocks", "tools", "identities")
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "file_uploads": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
@@ -59,10 +52,9 @@ def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
     if agents := _ids(db, org_id, "agents"):
         Agents(db, org_id).delete(AgentId(agents[0]))
         return True
-    for table, delete in (("groups", delete_group), ("graphs", delete_graph)):
-        if ids := _ids(db, org_id, table):
-            delete(db, org_id, OwnId(ids[0]))
-            return True
+    if graphs := _ids(db, org_id, "graphs"):
+        delete_graph(db, org_id, OwnId(graphs[0]))
+        return True
     for table in _SHARED:
         if ids := _ids(db, org_id, table):
             delete_shared(db, org_id, table, OwnId(ids[0]))

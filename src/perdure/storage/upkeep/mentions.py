@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from perdure.core.features import Point, feature_tables
+from perdure.core.features import Point, feature_roots, feature_tables
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, FileId, OrgId
@@ -62,7 +62,6 @@ def _of_agent(place: Place, key: str, columns: str, owner: str = "agent_id", **m
     return _of(place, "agents", owner, key, columns, **more)
 
 
-_GROUPS = "IN (SELECT group_id FROM group_agents WHERE agent_id = :owner)"
 _IDENTITIES = "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)"
 _BATCHES = "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)"
 _OWNERS = f"owner_id IN ({OWNERS.format(agent=':owner', own='')})"
@@ -100,9 +99,16 @@ TEXT_TABLES: Mapping[str, TextTable] = {
         for table in reversed(feature_tables())
         if table.texts
     },
-    "groups": _of_agent("group", "id", "description", f"id {_GROUPS}"),
-    "group_turns": _of_agent("group", "group_id seq", "failure input plan", f"group_id {_GROUPS}"),
-    "group_messages": _of_agent("group", "group_id seq", "parts", f"group_id {_GROUPS}"),
+    **{
+        table: _of_agent(
+            cast(Place, root.place),
+            "id" if table == root.name else f"{root.key} {root.parts[table]}",
+            columns,
+            f"{'id' if table == root.name else root.key} IN ({root.seen_by})",
+        )
+        for root in feature_roots()
+        for table, columns in root.texts.items()
+    },
     "message_sources": _of_agent("source", "conversation_seq seq place", "name"),
     "memory_sources": _of_agent("source", "owner_id ref place", "name", _OWNERS),
     "corrections": _of_agent("correction", "number", "text"),
@@ -204,6 +210,11 @@ class Mentions(Table):
             agent_id=agent_id,
         )
         return [(row[0], row[1]) for row in rows]
+
+    def name_of(self, table: str, owner_id: str) -> str:
+        """The name of what owns the rows of a table. Raises: NotFound."""
+        sql = f"SELECT name FROM {TEXT_TABLES[table].owners} WHERE id = :id AND org_id = :org_id"
+        return restore(str(first(self._rows(sql, id=storable(owner_id)), TEXT_TABLES[table].place, owner_id)[0]))
 
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
         """The agents that have this block, archive, file or graph."""

@@ -1,4 +1,4 @@
-"""Data: folders and their files, archives to export, where the store is, and a backup of it."""
+"""Data: archives to export, where the store is, and a backup of it; what features show beside them."""
 
 from __future__ import annotations
 
@@ -15,52 +15,27 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.core.ids import FolderId
 from perdure.core.text.reprs import plural
-from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.transfer import check_lines
 from perdure.scratch import scratch_folder
 from perdure.server.http import is_whole_server, library_of
 from perdure.server.sse import Streams
-from perdure.ui.render import HEADERS, Data, Notice, Pages, field_of, form_of
+from perdure.ui.render import HEADERS, Data, Notice, Pages
 
-FOLDERS_MAX, FILES_MAX, ARCHIVES_MAX = 100, 100, 100
+ARCHIVES_MAX = 100
 
 pages = Pages()
 
 
-@pages.get("/data", "data.html")
+@pages.get("/data", "data.html", sections="data")
 async def data(request: Request, library: AsyncPerdure) -> Data:
-    """The folders, with `folder` the files of one; the archives; the size of the store."""
-    query = request.query_params
-    folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
-    opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
-    page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
-    files = [] if opened is None else await library.folder_of(FolderId(opened)).list_files(page)
+    """The archives, and the size of the store."""
     archives = await library.archives.page(Page(ARCHIVES_MAX, ascending=False))
     path = library.path
     return {
         "title": "Data",
-        "folders": [{"id": one.id, "name": one.name, "files": one.file_count} for one in folders],
-        "folder": opened,
-        "files": [
-            {
-                "id": state.file.id,
-                "name": state.file.name,
-                "bytes": state.file.size_bytes,
-                "status": state.file.status,
-                "ended": state.file.ended,
-                "problem": state.file.problem,
-                "warnings": state.file.warnings,
-                "done": state.file.done,
-                "total": state.file.total,
-                "at": state.file.created_at,
-            }
-            for state in files
-        ],
-        "after": files[-1].file.id if len(files) == FILES_MAX else None,
         "archives": [{"id": one.id, "name": one.name, "at": one.created_at} for one in archives],
         "store": None
         if not is_whole_server(request)
@@ -71,49 +46,6 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         },
         "backup": Backup.of(request).shape() if is_whole_server(request) else None,
     }
-
-
-@pages.post("/data/folders", shows=data)
-async def create_folder(request: Request, library: AsyncPerdure) -> Notice:
-    """Create a folder."""
-    folder = await library.folders.add(FolderChanges(name=field_of(await form_of(request), "name")))
-    request.state.folder = folder.id
-    return Notice(f"Folder {folder.name!r} was created.", location=f"/data?folder={folder.id}")
-
-
-@pages.post("/data/folders/{folder_id}/files", shows=data)
-async def upload(request: Request, library: AsyncPerdure) -> Notice:
-    """Upload files to a folder; their text is read in the background."""
-    folder_id, names, refusals = FolderId(request.path_params["folder_id"]), [], []
-    async with request.form() as form:
-        encoding = str(form.get("encoding") or "").strip() or None
-        for file in form.getlist("file"):
-            if isinstance(file, UploadFile) and file.filename:
-                try:
-                    stored = await library.folder_of(folder_id).upload(file.file, name=file.filename, encoding=encoding)
-                except PerdureError as error:
-                    refusals.append(error)
-                else:
-                    names.append(stored.name)
-    if not names:
-        raise refusals[0] if refusals else InvalidInput("file: no file was chosen")
-    text = f"{', '.join(names)} arrived; agents can read it in a moment."
-    return Notice("; ".join([text.rstrip("."), *map(str, refusals)]) if refusals else text, is_error=bool(refusals))
-
-
-@pages.post("/data/folders/{folder_id}/files/{file_id}/delete", shows=data)
-async def delete_file(request: Request, library: AsyncPerdure) -> Notice:
-    """Delete a file of a folder."""
-    folder_id = FolderId(request.path_params["folder_id"])
-    await library.folder_of(folder_id).delete_file(request.path_params["file_id"])
-    return Notice("The file was deleted.")
-
-
-@pages.post("/data/folders/{folder_id}/delete", shows=data)
-async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
-    """Delete a folder with its files."""
-    await library.folder_of(FolderId(request.path_params["folder_id"])).delete()
-    return Notice("The folder was deleted with its files.", location="/data")
 
 
 @pages.post("/data/backup", shows=data)

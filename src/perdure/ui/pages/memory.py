@@ -1,4 +1,4 @@
-"""Memory: the blocks of an agent with their versions, its archive, a time line of every write, and its companion."""
+"""Memory: the blocks of an agent with their versions, its archive, and a time line of every write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter,
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.forgetting.values import Correction
-from perdure.core.groups.group import COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, PassageId
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
 from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel
@@ -29,7 +28,7 @@ from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
 """As many lines as there are colours."""
-BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, PASSES_MAX = 100, 20, 100, 5
+BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
 ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 CALLERS = ("agent", "system")
@@ -85,35 +84,8 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "search": search,
         "tag": tag,
         "after": after,
-        "companion": await _companion_shape(library, agent_id),
-        "is_companion": COMPANION_OF in agent.settings,
         "writes": timeline,
         "growth": None if timeline is None else _growth_of_all(timeline),
-    }
-
-
-async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | None:
-    """The companion of an agent with its newest passes, those that changed nothing without a difference."""
-    companion = library.agent_of(agent_id).companion
-    if (info := await companion.info()) is None:
-        return None
-    return {
-        "id": info.companion.id,
-        "name": info.name,
-        "frequency": info.frequency,
-        "turns": info.turns,
-        "passes": [
-            {
-                "number": one.number,
-                "at": one.created_at,
-                "outcome": (one.outcome or "goes on").replace("_", " "),
-                "reason": one.reason[:REASON_CHARS],
-                "failure": one.failure.message[:REASON_CHARS] if one.failure else "",
-                "run_id": one.run_id,
-                "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
-            }
-            for one in await companion.passes(limit=PASSES_MAX)
-        ],
     }
 
 
@@ -320,27 +292,6 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     version = _number("version", field_of(await form_of(request), "version"))
     await library.agent_of(agent_id).blocks.restore(label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
-
-
-@pages.post("/agents/{agent_id}/memory/companion/wake", shows=memory)
-async def wake(request: Request, library: AsyncPerdure) -> Notice:
-    """Have the companion read what is new; the page shows the pass once it has ended."""
-    begun = await library.agent_of(agent_id_of(request)).companion.begin()
-    return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
-
-
-@pages.post("/agents/{agent_id}/memory/companion/on", shows=memory)
-async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
-    """Give the agent a companion."""
-    info = await library.agent_of(agent_id_of(request)).companion.enable()
-    return Notice(f"{info.name} reads what is said from now on, and tidies the blocks.")
-
-
-@pages.post("/agents/{agent_id}/memory/companion/off", shows=memory)
-async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
-    """Delete the companion with its history."""
-    await library.agent_of(agent_id_of(request)).companion.disable()
-    return Notice("The companion is deleted; what it wrote stays.")
 
 
 @pages.post("/agents/{agent_id}/memory/passages", shows=memory)

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.context.sections.envelopes import envelope
+from perdure.core.agents import Agent
 from perdure.core.conversations import is_graph_key
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
+from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
+from perdure.engine.ports import UnitInputs
+from perdure.engine.run.prefixes import Memory
 from perdure.features.facts.tables.facts import Facts
 from perdure.features.facts.tables.graphs import Graphs
 from perdure.features.facts.units.context import fact_line
@@ -29,13 +33,13 @@ DELTA_TOKENS = 500
 
 
 def build_fact_deltas(
-    tx: Tx, agent_id: AgentId, seen: Mapping[str, int], versions: Mapping[str, int], counter: TokenCounter
+    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: Memory, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
-    """Build the message about facts that people changed between the versions `seen` by a log and these; empty when
-    there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
-    for key in filter(is_graph_key, versions):
-        if seen.get(key, 0) < versions[key]:
-            return _build(tx, agent_id, GraphId(key), seen.get(key, 0), counter)
+    """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
+    when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
+    for key in filter(is_graph_key, memory.versions):
+        if seen.get(key, 0) < memory.versions[key]:
+            return _build(tx, agent.id, GraphId(key), seen.get(key, 0), inputs.counter)
     return ()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, RunId, StepId
@@ -61,17 +60,6 @@ class Steps(AgentPart):
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
         return self._portal.run(self._inner.explain(step_id))
-
-    def costs(self, *, conversation: ConversationId | None = None, limit: int = 1000) -> CostLedger:
-        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
-
-        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
-
-        Args:
-            limit: how many requests, at most 10,000.
-        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
-        """
-        return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
 
     def exchange(self, step_id: StepId) -> Exchange | None:
         """What a step of this agent sent and received, with keys masked; None for a model without HTTP.

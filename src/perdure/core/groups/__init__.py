@@ -1,1 +1,0 @@
-"""Groups of agents, companions, and what they do next: values."""

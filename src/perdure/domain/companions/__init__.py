@@ -1,1 +1,0 @@
-"""Companions: units of work."""

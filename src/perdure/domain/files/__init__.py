@@ -1,1 +1,0 @@
-"""Files and folders: uploads, chunks, and what agents see of them."""

@@ -1,1 +1,0 @@
-"""Groups of agents: units of work."""

@@ -1,1 +1,0 @@
-"""Companions: their passes over what was said."""

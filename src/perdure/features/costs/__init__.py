@@ -1,0 +1,1 @@
+"""What fills a context window, what a model was sent, and what a conversation costs."""

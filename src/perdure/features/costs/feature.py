@@ -1,0 +1,16 @@
+"""What fills a context window, what a model was sent, and what a conversation costs."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="costs",
+    verbs={
+        "context": Noun(
+            modules=("commands",), help="Show what fills the context window, what a model was sent, and what it cost."
+        )
+    },
+    routes=("routes",),
+    agent_parts={"costs": "service:AsyncCosts.costs"},
+)

@@ -1,0 +1,172 @@
+"""What the requests and summaries of a conversation cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+
+from perdure.app import prices_of
+from perdure.context.request.assemble import View
+from perdure.context.request.explain import Prices
+from perdure.context.window.budget import Segment, segments
+from perdure.core.conversations import Conversation
+from perdure.core.ids import ConversationId
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import Run, RunKey, Step
+from perdure.engine.run.prefixes import prefix_of_run
+from perdure.features.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
+from perdure.library.checks import check_limit
+from perdure.library.parts import AsyncAgentPart, find_conversation
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
+
+NODES_MAX = 10_000
+STEPS_AT_ONCE = 100
+"""So many steps are read in one transaction, so that a long conversation does not hold up others."""
+
+
+class AsyncCosts(AsyncAgentPart):
+    """What an agent costs."""
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        check_limit(limit)
+
+        def find(tx: Tx) -> Conversation:
+            return find_conversation(tx, self.id, conversation)
+
+        def prices(model: str) -> Prices:
+            return prices_of(model, self._app.models)
+
+        store = self._ports.store
+        return await read_ledger(await store.read(find), prices, store, self._ports.counter, limit=limit)
+
+
+async def read_ledger(
+    conversation: Conversation, prices_of: Callable[[str], Prices], store: Store, counter: TokenCounter, *, limit: int
+) -> CostLedger:
+    """Read the costs of a conversation's newest requests, and of the summaries since the first of them.
+
+    Args:
+        prices_of: of a model, by its handle.
+        limit: the most requests.
+    """
+    agent_id, seq = conversation.agent_id, conversation.seq
+
+    def list_steps(tx: Tx, before: Step | None, count: int) -> Sequence[Step]:
+        return tx.steps.list(agent_id, conversation_seq=seq, limit=count, before=before)
+
+    steps: list[Step] = []
+    while (missing := limit + 1 - len(steps)) > 0:  # the first one listed is compared with the one before it
+        page = await store.read(list_steps, steps[-1] if steps else None, min(STEPS_AT_ONCE, missing))
+        if not page:
+            break
+        steps += page
+    steps.reverse()
+    counter = _Memory(counter)
+    prices = {model: prices_of(model) for model in {step.model for step in steps}}
+    requests: list[RequestCost] = []
+    for start in range(0, len(steps), STEPS_AT_ONCE):
+        group = steps[start : start + STEPS_AT_ONCE]
+        before = requests[-1] if requests else None
+        requests += await store.read(_read_requests, conversation, group, before, prices, counter)
+    steps, requests = steps[-limit:], requests[-limit:]
+    left_out, nodes = await store.read(_read_rest, conversation, steps[0] if steps else None)
+    node_prices = {model: prices_of(model) for model in {node.model for node in nodes} if model is not None}
+    summaries = [summary_cost(node, node_prices.get(node.model or "", Prices())) for node in nodes]
+    return build_ledger(conversation.id, requests, summaries, left_out=left_out)
+
+
+class _Memory:
+    """A counter that counts a text once."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._counts: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        if text not in self._counts:
+            self._counts[text] = self._counter.count(text)
+        return self._counts[text]
+
+    def at_least(self, text: str) -> int:
+        return self._counter.at_least(text)
+
+
+def _read_requests(
+    tx: Tx,
+    conversation: Conversation,
+    steps: Sequence[Step],
+    earlier: RequestCost | None,
+    prices: Mapping[str, Prices],
+    counter: TokenCounter,
+) -> Sequence[RequestCost]:
+    """The costs of these steps, oldest first. `earlier`: the request before them, if it is listed too."""
+    agent_id, seq = conversation.agent_id, conversation.seq
+    found = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
+    runs = {key.seq: run for key, run in found.items()}
+    before = tx.steps.list(agent_id, conversation_seq=seq, limit=1, before=steps[0])
+    prefix_seqs = [before[0].recipe.prefix_seq if before else -1, *(step.recipe.prefix_seq for step in steps)]
+    written = tx.prefixes.list_rewrites(agent_id, seq, after_seq=min(prefix_seqs), upto_seq=max(prefix_seqs))
+    costs: list[RequestCost] = [] if earlier is None else [earlier]
+    parts = _read_segments(tx, steps, runs, counter)
+    for step, own, (old, new) in zip(steps, parts, pairwise(prefix_seqs), strict=True):
+        costs.append(
+            request_cost(
+                step,
+                runs[step.run_seq].id,
+                own,
+                before=costs[-1] if costs else None,
+                rewrites=[Rewrite(*one) for one in written if old < one[0] <= new],
+                prices=prices[step.model],
+            )
+        )
+    return costs[earlier is not None :]
+
+
+def _read_segments(
+    tx: Tx, steps: Sequence[Step], runs: Mapping[int, Run], counter: TokenCounter
+) -> Iterator[tuple[Segment, ...]]:
+    """The segments of each step's request. Steps with one prefix share its rows, which are read once."""
+
+    def start_of(step: Step) -> tuple[int, int, str | None]:
+        return step.recipe.prefix_seq, step.recipe.settings_revision, runs[step.run_seq].options.system
+
+    for (prefix_seq, revision, _), group in groupby(steps, start_of):
+        same = list(group)
+        run = runs[same[0].run_seq]
+        prefix = prefix_of_run(tx.prefixes.get(run.key.agent_id, prefix_seq), run, counter)
+
+        def rows(from_seq: int, upto_seq: int, run: Run = run, revision: int = revision) -> Sequence[Message]:
+            return tx.messages.view(
+                run.key.agent_id, run.conversation_seq, from_seq=from_seq, upto_seq=upto_seq, settings_revision=revision
+            )
+
+        pinned = tuple(row for seq in prefix.pinned for row in rows(seq, seq))
+        following = rows(prefix.from_message_seq, max(step.recipe.upto_message_seq for step in same))
+        for step in same:
+            recipe = step.recipe
+            shown = tuple(row for row in following if row.seq <= recipe.upto_message_seq)
+            # Neither messages nor digest are needed: only sizes are.
+            view = View(prefix, recipe.stubs, pinned, shown, (), None, None)
+            yield segments(view, stubs=recipe.stubs, status=recipe.tail, run_seq=step.run_seq, counter=counter)
+
+
+def _read_rest(tx: Tx, conversation: Conversation, first: Step | None) -> tuple[int, Sequence[SummaryNode]]:
+    """How many steps there are before the first one, and the summaries since then; without one, all."""
+    agent_id, seq = conversation.agent_id, conversation.seq
+    nodes = tx.nodes.list(agent_id, seq, limit=NODES_MAX)
+    if first is None:
+        return 0, nodes
+    left_out = tx.steps.count_before(first, seq)
+    since = None if not left_out else first.created_at
+    return left_out, [node for node in nodes if since is None or node.created_at >= since]

@@ -1,0 +1,163 @@
+"""The kind of a file by its name and its first bytes, which must fit each other; and which names are safe."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import PurePosixPath
+
+from perdure.core.documents import FileKind
+from perdure.core.errors import FileNameInvalid, FileTypeUnsupported
+from perdure.features.files.converters.limits import Refusal
+
+HEAD_BYTES = 4_096
+"""How much of a file `kind_of` needs."""
+
+SUFFIXES: dict[FileKind, tuple[str, ...]] = {
+    "text": (".txt", ".text", ".log", ".rst", ".adoc", ".org", ".tex", ".srt", ".vtt"),
+    "markdown": (".md", ".markdown", ".mdx"),
+    "html": (".html", ".htm", ".xhtml"),
+    "csv": (".csv", ".tsv"),
+    "json": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),
+    "pdf": (".pdf",),
+    "docx": (".docx",),
+    "xlsx": (".xlsx", ".xlsm"),
+    "code": (
+        *(".py", ".pyi", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".svelte", ".css", ".scss", ".less"),
+        *(".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".cs", ".java", ".kt", ".kts", ".scala", ".groovy", ".go"),
+        *(".rs", ".swift", ".m", ".mm", ".rb", ".php", ".pl", ".pm", ".lua", ".r", ".jl", ".dart", ".ex", ".exs"),
+        *(".erl", ".hrl", ".hs", ".ml", ".mli", ".fs", ".clj", ".cljs", ".el", ".lisp", ".scm", ".zig", ".nim", ".d"),
+        *(".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".sql", ".proto", ".graphql", ".tf", ".cmake", ".gradle"),
+        *(".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".env", ".xml", ".svg", ".mk", ".nix"),
+        *(".diff", ".patch", ".asm", ".s", ".vim", ".sol", ".v", ".vhd", ".f90", ".pas", ".cob", ".hcl"),
+    ),
+}
+"""Kind -> the endings of its files' names."""
+
+_KINDS = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
+
+_BINARY_KINDS = frozenset({"pdf", "docx", "xlsx"})
+
+# Unsupported formats by name alone: their first bytes can look like anything.
+_OTHERS = {
+    **dict.fromkeys((".doc", ".xls", ".ppt"), "an Office file of the old kind: save it as DOCX or XLSX"),
+    **dict.fromkeys((".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".pages", ".numbers", ".key"), "a document"),
+    **dict.fromkeys(
+        (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".jar", ".whl"), "an archive"
+    ),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ico", ".heic"), "an image"),
+    **dict.fromkeys((".mp3", ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".avi", ".mkv", ".webm"), "a recording"),
+    **dict.fromkeys((".exe", ".dll", ".so", ".dylib", ".bin", ".class", ".pyc", ".o", ".a", ".wasm"), "a program"),
+    **dict.fromkeys((".ttf", ".otf", ".woff", ".woff2"), "a font"),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".parquet", ".pickle", ".pkl", ".npy", ".npz"), "a database"),
+}
+
+_SIGNATURES = (
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"PK\x05\x06", "a ZIP archive"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file of the old kind, or one with a password"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "an image or a recording"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ\x90\x00", "a program"),
+    (b"\xca\xfe\xba\xbe", "a program"),
+    (b"SQLite format 3\x00", "a database"),
+    (b"OggS", "a recording"),
+    (b"ID3", "a recording"),
+)
+
+NAME_BYTES = 255  # the limit of file systems
+PATH_PARTS = 32
+_DRIVE = re.compile(r"[A-Za-z]:")
+# Characters that turn the reading direction: `exe.txt` can be shown for a name that ends with `.exe`.
+_DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def kind_of(name: str, head: bytes) -> FileKind:
+    """The kind of a file with this name and these first bytes. Without a known ending it is text, or by its bytes a
+    PDF.
+
+    Raises: FileTypeUnsupported: such files are not converted; Refusal: the first bytes don't fit the name.
+    """
+    suffix = PurePosixPath(name.lower()).suffix
+    format_name = _format_of(head)
+    kind = _KINDS.get(suffix)
+    if kind is None:
+        if suffix in _OTHERS:
+            raise _unsupported(name, f"it is {_OTHERS[suffix]}")
+        if format_name == "a PDF":
+            return "pdf"
+        if format_name:
+            raise _unsupported(name, f"it is {format_name}")
+        return "text"
+    if not head and kind in _BINARY_KINDS:
+        raise Refusal("the file is empty")
+    if kind == "pdf" and format_name != "a PDF":
+        raise Refusal(f"it is no PDF: {_beginning(format_name)}")
+    if kind in {"docx", "xlsx"} and format_name != "a ZIP archive":
+        if format_name.startswith("an Office file"):
+            raise Refusal(f"it is {format_name}: save it as {kind.upper()}, without a password")
+        raise Refusal(f"it is no {kind.upper()}: {_beginning(format_name)}")
+    if format_name and kind not in _BINARY_KINDS:
+        raise Refusal(f"its name ends with {suffix}, but it begins like {format_name}: give it the name it should have")
+    return kind
+
+
+def _format_of(head: bytes) -> str:
+    """The format that the first bytes tell; empty: none that is known here."""
+    # Mail programs and web servers put lines before a PDF; readers take it within the first kilobyte.
+    if head.startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and b"\0" in head):
+        return "a PDF"
+    return next((label for signature, label in _SIGNATURES if head.startswith(signature)), "")
+
+
+def _beginning(format_name: str) -> str:
+    """How a file begins, for messages."""
+    return f"it begins like {format_name}" if format_name else "it does not begin like one"
+
+
+def _unsupported(name: str, format_name: str) -> FileTypeUnsupported:
+    """The error for a file of another kind."""
+    return FileTypeUnsupported(
+        name,
+        found=format_name,
+        supported=("text", "Markdown", "HTML", "CSV", "JSON", "source code", "PDF", "DOCX", "XLSX"),
+    )
+
+
+def safe_path(path: str) -> str:
+    """`path` below a folder, such as `src/app.py`, composed (NFC), without blanks around its parts.
+
+    Raises: FileNameInvalid: it is absolute, has a drive, a backslash, `..` or more than 32 parts, nothing is left of
+        it, a part is longer than 255 bytes, or it holds NUL, control characters, halves of characters or characters
+        that turn the reading direction.
+    """
+    for character in path:
+        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _DIRECTION_MARKS:
+            raise FileNameInvalid(path, f"it holds the character U+{ord(character):04X}")
+    normal = unicodedata.normalize("NFC", path).strip()  # some characters become a drive's letter only now
+    if normal.startswith("/"):
+        raise FileNameInvalid(path, "it is not below a folder: leave out what comes before")
+    if "\\" in normal:
+        raise FileNameInvalid(path, "it holds a backslash: write folders with /")
+    parts = [part for part in map(str.strip, normal.split("/")) if part not in ("", ".")]
+    if len(parts) > PATH_PARTS:
+        raise FileNameInvalid(path, f"it is {len(parts)} folders deep, the limit is {PATH_PARTS}")
+    for part in parts or [""]:
+        if _DRIVE.match(part):
+            raise FileNameInvalid(path, "it names a drive: leave out what comes before")
+        if part == "..":
+            raise FileNameInvalid(path, "`..` is not allowed in it: give a path below the folder")
+        if not part.strip("."):
+            raise FileNameInvalid(path, "no file is called so: give it a name")
+        if len(part.encode()) > NAME_BYTES:
+            raise FileNameInvalid(path, f"it has {len(part.encode())} bytes, the limit is {NAME_BYTES}")
+    return "/".join(parts)

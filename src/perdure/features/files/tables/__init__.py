@@ -1,0 +1,1 @@
+"""The rows of folders, files and what agents have open."""

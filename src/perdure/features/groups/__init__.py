@@ -1,0 +1,1 @@
+"""Groups of agents, companions that tidy another agent's memory, and agents that write to agents."""

@@ -1,0 +1,227 @@
+"""`perdure companion`: agents that tidy the memory of other agents while nobody waits, and what each pass changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from perdure.cli.run import LastAgent, Yes, command, for_work, option
+
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from perdure.cli.chat.render import diff_view
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.work import deleting
+    from perdure.features.groups.companion_service import CompanionInfo, PassInfo
+    from perdure.features.groups.feature import COMPANION
+    from perdure.features.groups.values import PassCause, PassOutcome
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.perdure import AsyncPerdure
+
+NEWS_MAX = 5
+TEXT_CHARS, DIFF_CHARS = 120, 160
+NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
+CAUSES: dict[PassCause, str] = {
+    "turns": "after its turns",
+    "compaction": "after a compaction",
+    "request": "on request",
+    "schedule": "on schedule",
+    "rest": "with the rest",
+    "retry": "again",
+}
+OUTCOMES: dict[PassOutcome | None, str] = {
+    None: "goes on",
+    "finished": "finished",
+    "budget": "stopped at its budget",
+    "conflicts": "gave up: others edited the same block all the time",
+    "requires_approval": "stopped: a call needs approval",
+    "cancelled": "cancelled",
+    "edited": "stopped: a message was edited meanwhile",
+    "model_error": "failed: its model is down",
+    "error": "failed",
+}
+
+
+@command("companion list", none=NO_COMPANION)
+async def list_companions(view: View, perdure: AsyncPerdure) -> None:
+    """List the agents with a companion, which tidies their memory while nobody waits."""
+    found = await perdure.companions.list()
+    table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
+    for info in found:
+        last = "-"
+        if (one := info.last_pass) is not None:
+            edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
+            last = f"{local_time(one.created_at)}  {OUTCOMES[one.outcome]}{f', changed {edited}' if edited else ''}"
+        every = plural(info.frequency or 0, "turn")
+        table.add_row(visible(info.agent_name), visible(info.name), every, str(info.turns), last)
+    view.show([_shape(info) for info in found], *([table] if found else []))
+    view.hint("`perdure companion show AGENT` prints what it changed and why." if found else NO_COMPANION)
+
+
+@command("companion show")
+async def show(
+    view: View,
+    perdure: AsyncPerdure,
+    agent: LastAgent,
+    limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
+) -> None:
+    """Show the passes of an agent's companion: what each changed and why, the newest last."""
+    info = await agent.companion.get()
+    passes = (await agent.companion.passes(limit=limit))[::-1]
+    shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
+    view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
+    if not passes:
+        view.hint("It has made no pass yet; `perdure companion wake` has it read what is new.")
+
+
+@command("companion wake", change=True)
+async def wake(view: View, agent: LastAgent) -> None:
+    """Have a companion read what is new now, and show what it changes."""
+    done = await agent.companion.wake()
+    if done is None:
+        view.show({"pass": None}, f"Nothing new was said to {agent.name!r} since the last pass.")
+    else:
+        view.show({"pass": pass_shape(done)}, *pass_view(done))
+
+
+@command("companion on", change=True)
+async def on(view: View, agent: LastAgent) -> None:
+    """Give an agent a companion, which shares its memory blocks."""
+    info = await agent.companion.enable()
+    view.show(_shape(info), *_info_view(info))
+    view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
+
+
+@command("companion off", change=True)
+async def off(view: View, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = False) -> None:
+    """Delete the companion of an agent; what it wrote into memory stays."""
+    info = await agent.companion.get()
+    what, stays = f"companion {info.name!r} with its history", "what it wrote into memory stays"
+    with deleting(view, what, stays, yes=yes, gone=info.companion.id):
+        await agent.companion.disable()
+    view.print(f"{agent.name!r} has no companion any more.")
+
+
+@command(
+    "companion update",
+    change=True,
+    refuses=[
+        (
+            lambda given: not (given["frequency"] or given["max_steps"] or given["max_tokens"]),
+            "nothing to change: give --frequency, --max-steps or --max-tokens",
+            None,
+        )
+    ],
+)
+async def update(
+    view: View,
+    perdure: AsyncPerdure,
+    agent: LastAgent,
+    frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
+    max_steps: Annotated[int | None, option("Model calls of a pass.", min=1)] = None,
+    max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
+) -> None:
+    """Change how often a companion wakes, and what a pass may take."""
+    given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
+    changes: Any = {name: value for name, value in given.items() if value is not None}
+    info = await agent.companion.update(**changes)
+    view.show(_shape(info), *_info_view(info))
+
+
+def pass_view(one: PassInfo) -> Sequence[RenderableType]:
+    """A pass: when and why, how it ended, and its differences."""
+    used = f"{plural(one.steps, 'step')}, {one.usage.total_tokens:,} tokens"
+    head = Text.assemble(
+        (f"pass {one.number}", "bold"),
+        (f"  {local_time(one.created_at)}  {CAUSES[one.cause]}, {OUTCOMES[one.outcome]}  ({used})", "dim"),
+    )
+    parts: list[RenderableType] = [head]
+    if one.reason:
+        parts.append(Text(f"  {visible(one.reason)}"))
+    if one.failure is not None:
+        parts.append(Text(f"  {visible(one.failure.message)}", style="yellow"))
+    for edit in one.edits:
+        parts += [Text(f"  {visible(edit.label)}, version {edit.version}", style="dim"), diff_view(edit.diff)]
+    return parts if one.edits or one.outcome is None else [*parts, Text("  changed nothing", style="dim")]
+
+
+def pass_shape(one: PassInfo) -> dict[str, Any]:
+    """A pass as JSON."""
+    return {
+        **fields(one, "number", "cause", "outcome", "reason", "run_id", "last_message_id", "created_at", "ended_at"),
+        "steps": one.steps,
+        "tokens": one.usage.total_tokens,
+        "failure": None if one.failure is None else fields(one.failure, "kind", "message"),
+        "edits": [fields(edit, "block_id", "label", "version", "diff") for edit in one.edits],
+    }
+
+
+def _shape(info: CompanionInfo) -> dict[str, Any]:
+    """A companion as JSON."""
+    return {
+        "agent": {"id": info.agent_id, "name": info.agent_name},
+        "companion": fields(info.companion, "id", "name", "model"),
+        **fields(info, "frequency", "turns", "max_steps", "max_tokens"),
+        "last_pass": None if info.last_pass is None else pass_shape(info.last_pass),
+    }
+
+
+def _info_view(info: CompanionInfo) -> list[RenderableType]:
+    """A companion in two lines."""
+    head = Text.assemble((visible(info.name), "bold"), (f"  {info.companion.id}  {info.companion.model}", "dim"))
+    limits = {"steps": info.max_steps, "tokens": info.max_tokens}
+    own = ", ".join(f"at most {value:,} {name} a pass" for name, value in limits.items() if value is not None)
+    text = (
+        f"tidies the memory of {visible(info.agent_name)} after every {plural(info.frequency or 0, 'turn')};"
+        f" {plural(info.turns, 'turn')} since its last pass"
+    )
+    return [head, Text(f"{text}; {own}" if own else text)]
+
+
+class CompanionNews:
+    """Shows each pass of a companion once. An agent without a companion costs no look into the store."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._since: datetime | None = None
+
+    async def show_since_last_run(self, agent: AsyncAgent) -> None:
+        """Show what was changed after the agent's last run began. Raises: PerdureError."""
+        if agent.info.settings.get(COMPANION) and (runs := await agent.runs(limit=1)):
+            self._since = runs[0].created_at
+            await self.show(agent)
+
+    async def show(self, agent: AsyncAgent) -> None:
+        """Show what was changed since the last look. Raises: PerdureError."""
+        if not agent.info.settings.get(COMPANION):
+            return
+        passes = await agent.companion.passes(limit=NEWS_MAX)
+        known = self._since
+        ended = [one for one in passes if one.ended_at is not None and (known is None or one.ended_at > known)]
+        for one in ended[::-1]:
+            if one.ended_at is not None:
+                self._since = one.ended_at
+            for line in news_lines(one):
+                self._view.hint(line)
+
+
+def news_lines(one: PassInfo) -> list[str]:
+    """A pass in at most two lines: which blocks it changed and why, and the difference; none if it changed nothing."""
+    if not one.edits:
+        return []
+    labels = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
+    changed = [
+        line
+        for edit in one.edits
+        for line in edit.diff.splitlines()
+        if line[:1] in ("+", "-") and line[1:].strip() and not line.startswith(("+++", "---"))
+    ]
+    reason = f": {visible(one.reason)}" if one.reason else ""
+    return [
+        fold(f"meanwhile your companion changed {labels}{reason}", TEXT_CHARS),
+        *([fold("  " + "  ".join(map(visible, changed)), DIFF_CHARS)] if changed else []),
+    ]

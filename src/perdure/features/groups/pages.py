@@ -1,0 +1,159 @@
+"""Groups of agents, and the transcript of one: who said what; and the companion of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, GroupId
+from perdure.core.text.reprs import attributes
+from perdure.features.groups.feature import COMPANION_OF
+from perdure.features.groups.service import Entry, entry_id, is_deleted
+from perdure.features.groups.values import Group, GroupFilter
+from perdure.library.checks import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.render import Data, Notice, Pages, Section, after_of, agent_id_of
+
+GROUPS_MAX, ENTRIES_MAX, PASSES_MAX, REASON_CHARS = 50, 100, 5, 240
+COLOURS = 5
+"""How many colours names have; the agents of a group take them in their order."""
+
+pages = Pages(link="Groups")
+
+
+@pages.get("/groups", "groups.html")
+async def groups(request: Request, library: AsyncPerdure) -> Data:
+    """The groups, newest first; with `group`, the end of its transcript, or what was said before the entry `before`."""
+    query = request.query_params
+    group_id = query.get("group")
+    if group_id is not None:
+        return await _transcript(library, GroupId(group_id), query.get("before"))
+    found = await library.groups.page(
+        GroupFilter(hidden=False), Page(GROUPS_MAX, ascending=False, after=query.get("after"))
+    )
+    names = await _names(library, *found)
+    return {
+        "title": "Groups",
+        "group": None,
+        "groups": [_group_shape(group, names) for group in found],
+        "after": after_of(found, GROUPS_MAX),
+    }
+
+
+async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | None) -> Data:
+    """A group and a page of its transcript, oldest first. Raises: NotFound."""
+    one = await library.groups.get(group_id)
+    group = one.info
+    entries = await one.entries(Page(ENTRIES_MAX, ascending=False, after=before))
+    colours = {agent_id: place % COLOURS for place, agent_id in enumerate(group.agent_ids)}
+    shape = _group_shape(group, await _names(library, group))
+    return {
+        "title": shape["name"],
+        "group": shape,
+        "entries": [_entry_shape(entry, colours) for entry in reversed(entries)],
+        "older": entry_id(entries[-1][0]) if len(entries) == ENTRIES_MAX else None,
+    }
+
+
+async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
+    """The names of the agents of these groups."""
+    names: dict[AgentId, str] = {}
+    for group in found:
+        for agent_id in (*group.agent_ids, *([group.manager_agent_id] if group.manager_agent_id else ())):
+            try:
+                names[agent_id] = names.get(agent_id) or (await library.all_agents.resolve(agent_id)).name
+            except NotFound:  # it was deleted meanwhile
+                names[agent_id] = agent_id
+    return names
+
+
+def _group_shape(group: Group, names: Mapping[AgentId, str]) -> Data:
+    """What is shown of a group."""
+    limits = {"turns": group.max_turns, "tokens": group.max_tokens, "USD": group.max_cost_usd}
+    return {
+        "id": group.id,
+        "name": group.description
+        or f"{group.kind.replace('_', ' ').capitalize()}: {', '.join(names[one] for one in group.agent_ids)}",
+        "kind": group.kind.replace("_", " "),
+        "agents": [
+            {"id": one, "name": names[one], "colour": place % COLOURS} for place, one in enumerate(group.agent_ids)
+        ],
+        "manager": None
+        if group.manager_agent_id is None
+        else {"id": group.manager_agent_id, "name": names[group.manager_agent_id]},
+        "limits": [f"{value:,} {name}" for name, value in limits.items() if value is not None],
+        "updated_at": group.updated_at,
+    }
+
+
+def _entry_shape(entry: Entry, colours: Mapping[AgentId, int]) -> Data:
+    """What is shown of an entry: `kind` is that of the entry, or `deleted`."""
+    said, message = entry
+    return {
+        **attributes(said, "run_id", "created_at", name="sender_name", agent_id="sender_id"),
+        "id": entry_id(said),
+        "kind": "deleted" if is_deleted(said, message) else said.kind,
+        "colour": None if said.sender_id is None else colours.get(said.sender_id),
+        "text": said.text if message is None else message.text,
+    }
+
+
+async def load_companion(request: Request, library: AsyncPerdure) -> Data:
+    """The companion of an agent with its newest passes, those that changed nothing without a difference; and whether
+    the agent is one."""
+    agent = await library.all_agents.resolve(agent_id_of(request))
+    companion = library.agent_of(agent.id).companion
+    shape: Data = {"companion": None, "is_companion": COMPANION_OF in agent.settings}
+    if (info := await companion.info()) is None:
+        return shape
+    shape["companion"] = {
+        "id": info.companion.id,
+        "name": info.name,
+        "frequency": info.frequency,
+        "turns": info.turns,
+        "passes": [
+            {
+                "number": one.number,
+                "at": one.created_at,
+                "outcome": (one.outcome or "goes on").replace("_", " "),
+                "reason": one.reason[:REASON_CHARS],
+                "failure": one.failure.message[:REASON_CHARS] if one.failure else "",
+                "run_id": one.run_id,
+                "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
+            }
+            for one in await companion.passes(limit=PASSES_MAX)
+        ],
+    }
+    return shape
+
+
+async def wake(request: Request, library: AsyncPerdure) -> Notice:
+    """Have the companion read what is new; the page shows the pass once it has ended."""
+    begun = await library.agent_of(agent_id_of(request)).companion.begin()
+    return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
+
+
+async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a companion."""
+    info = await library.agent_of(agent_id_of(request)).companion.enable()
+    return Notice(f"{info.name} reads what is said from now on, and tidies the blocks.")
+
+
+async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete the companion with its history."""
+    await library.agent_of(agent_id_of(request)).companion.disable()
+    return Notice("The companion is deleted; what it wrote stays.")
+
+
+COMPANION_SECTION = Section(
+    name="companion",
+    load=load_companion,
+    actions={
+        "/agents/{agent_id}/memory/companion/wake": wake,
+        "/agents/{agent_id}/memory/companion/on": switch_on,
+        "/agents/{agent_id}/memory/companion/off": switch_off,
+    },
+    is_of_page=True,
+)

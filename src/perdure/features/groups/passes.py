@@ -1,0 +1,348 @@
+"""When a pass of a companion is due, what it reads, and its end. All of it follows from what is stored. What a
+companion is given is what was said and done in its agent's conversations, as numbered lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, Ids, RunId
+from perdure.core.messages import Message
+from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source
+from perdure.core.text.markup import escape_tags
+from perdure.core.text.zones import zone
+from perdure.core.tools.engine_specs import FINISH_TOOLS
+from perdure.domain.provenance.context import range_sources
+from perdure.domain.tools.memory_tools import CONTINUATION, READING_TAG
+from perdure.engine.ports import UnitInputs
+from perdure.features.groups.companions import find_companion, follow_blocks, share_archive
+from perdure.features.groups.tables import Groups
+from perdure.features.groups.units import update_group
+from perdure.features.groups.values import FREQUENCY, SLEEPTIME_KINDS, Group, Pass, PassCause, PassOutcome
+from perdure.features.groups.work_tables import Passes
+from perdure.storage.tx import Tx
+
+TRIES = 5
+"""After so many failures in a row a companion waits for its agent's next turns."""
+
+MESSAGES_MAX = 1_000
+"""The most messages of one pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassLimits:
+    """The limits of passes.
+
+    Args:
+        steps, tokens: the model calls of a pass, and its tokens in and out, unless its group says otherwise.
+        retry_s: how long a companion waits after its first failure; each time four times as long.
+    """
+
+    steps: int
+    tokens: int
+    retry_s: float
+
+    def tokens_of(self, group: Group) -> int:
+        """The tokens of a pass of this group."""
+        return self.tokens if group.max_tokens is None else group.max_tokens
+
+    def retry_at(self, failed: Pass) -> datetime | None:
+        """When a pass that failed is tried again; None: with the agent's next turns."""
+        if failed.ended_at is None or failed.outcome == "cancelled" or failed.failures + 1 >= TRIES:
+            return None
+        wait_s = 0.0 if failed.outcome == "edited" else self.retry_s * float(4**failed.failures)
+        return failed.ended_at + timedelta(seconds=wait_s)
+
+
+@dataclass(frozen=True, slots=True)
+class CompanionState:
+    """A companion's group, its newest pass, and how many turns its agent has had since."""
+
+    group: Group
+    last: Pass | None
+    turns: int
+
+    @property
+    def turns_counter(self) -> int:
+        """The count that Letta's clients are shown; -1: the agent has had no turn yet."""
+        if not self.turns and self.last is None:
+            return -1
+        return self.turns % (self.group.frequency or FREQUENCY)
+
+
+def load_companion(tx: Tx, group: Group) -> CompanionState:
+    """The state of a companion."""
+    assert group.manager_agent_id is not None
+    last = tx.of(Passes).find_last(group.manager_agent_id, group.id)
+    after = -1 if last is None else last.upto_run_seq
+    turns = tx.of(Passes).count_turns(group.manager_agent_id, from_seq=_from_seq(tx, group), after_run_seq=after)
+    return CompanionState(group, last, turns)
+
+
+def with_turns_counter(tx: Tx, group: Group) -> Group:
+    """The group with the count of turns towards the next pass, if it has a companion."""
+    if group.kind not in SLEEPTIME_KINDS or group.manager_agent_id is None:
+        return group
+    return replace(group, turns_counter=load_companion(tx, group).turns_counter)
+
+
+def load_managed(tx: Tx, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Any]]:
+    """Agent -> the group that it manages: one with a companion, else the newest. Those without one are left out."""
+    managed = tx.of(Groups).list_managed(agent_ids)
+    return {agent_id: {"group": with_turns_counter(tx, group)} for agent_id, group in managed.items()}
+
+
+def due_cause(tx: Tx, agent_id: AgentId, limits: PassLimits, *, now: datetime) -> PassCause | None:
+    """Why a pass of the agent's companion is due; None: none is."""
+    if (group := find_companion(tx, agent_id)) is None:
+        return None
+    state = load_companion(tx, group)
+    last = state.last
+    if last is not None and last.outcome is None:
+        return last.cause  # it goes on
+    if last is not None and last.is_full and not last.failed:
+        return "rest"
+    if last is not None and last.failed and (at := limits.retry_at(last)) is not None and at <= now:
+        return last.cause if last.outcome == "edited" else "retry"
+    if state.turns >= (group.frequency or FREQUENCY):
+        return "turns"
+    since = _from_seq(tx, group) - 1 if last is None else last.upto_seq
+    return "compaction" if tx.messages.list(agent_id, after_seq=since, kinds=("compaction",), limit=1) else None
+
+
+def begin_due_pass(tx: Tx, agent_id: AgentId, limits: PassLimits, *, ids: Ids, at: datetime) -> Pass | None:
+    """Begin the pass that is due, or return the one that goes on; None: none is due, or it has ended meanwhile.
+    Raises: NotFound."""
+    tx.agents.lock(agent_id)
+    cause = due_cause(tx, agent_id, limits, now=at)
+    return None if cause is None else begin_pass(tx, agent_id, cause, ids=ids, at=at)
+
+
+def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: datetime) -> Pass | None:
+    """Store that a pass begins, or return the one that goes on; None: the agent has no companion, or has said nothing
+    new. Its companion shares the agent's blocks and archive from here on. Raises: NotFound."""
+    tx.agents.lock(agent_id)
+    if (group := find_companion(tx, agent_id)) is None:
+        return None
+    last = tx.of(Passes).find_last(agent_id, group.id)
+    if last is not None and last.outcome is None:
+        return tx.of(Passes).ask(last) if cause == "request" else last
+    from_seq = _from_seq(tx, group)
+    apart = tx.of(Passes).list_apart(agent_id)
+    newest = [
+        message
+        for message in tx.messages.list(
+            agent_id, after_seq=from_seq - 1, newest_first=True, limit=MESSAGES_MAX if apart else 1
+        )
+        if message.conversation_seq not in apart
+    ]
+    if not newest:
+        return None
+    follow_blocks(tx, agent_id)
+    share_archive(tx, group, agent_id, ids=ids, at=at)
+    return tx.of(Passes).add(
+        Pass(
+            agent_id=agent_id,
+            group_id=group.id,
+            companion_id=group.agent_ids[0],
+            cause=cause,
+            from_seq=from_seq,
+            upto_seq=tx.messages.next_seq(agent_id) - 1,
+            last_message_id=newest[0].id,
+            upto_run_seq=tx.of(Passes).last_run_seq(agent_id),
+            failures=last.failures + 1 if last is not None and last.failed else 0,
+            run_id=RunId(ids.new("run")),
+            created_at=at,
+        )
+    )
+
+
+def begin_scheduled(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> RunId | None:
+    """As `begin_pass`, by a schedule; return the run of the pass."""
+    begun = begin_pass(tx, agent_id, "schedule", ids=inputs.ids, at=inputs.now)
+    return None if begun is None else begun.run_id
+
+
+def said_in_pass(tx: Tx, one: Pass) -> Sequence[Message]:
+    """The messages that a pass is about, and one more than it may have."""
+    return tx.messages.list(
+        one.agent_id,
+        after_seq=one.from_seq - 1,
+        before_seq=one.upto_seq + 1,
+        kinds=("message",),
+        limit=MESSAGES_MAX + 1,
+    )
+
+
+def read_pass(
+    tx: Tx, one: Pass, messages: Sequence[Message], *, counter: TokenCounter, budget_tokens: int
+) -> PassInput:
+    """What a companion is given to read in a pass about these messages. Raises: NotFound."""
+    agent, apart = tx.agents.get(one.agent_id), tx.of(Passes).list_apart(one.agent_id)
+    labels = {block.id: block.label for block in tx.blocks.list_by_agent(agent.id)}
+    shared = tx.blocks.list_versions(one.companion_id)
+    tools = {tool.spec.name for tool in tx.tools.list_by_agent(one.companion_id)}
+    built = build_pass_input(
+        agent.name,
+        [label for block_id, label in labels.items() if block_id in shared],
+        [message for message in messages[:MESSAGES_MAX] if message.conversation_seq not in apart],
+        zone=zone(agent.timezone),
+        counter=counter,
+        budget_tokens=budget_tokens,
+        finish_tool=next((name for name in FINISH_TOOLS if name in tools), FINISH_TOOLS[0]),
+    )
+    if len(messages) > MESSAGES_MAX and not built.is_full:
+        built = replace(built, last=messages[MESSAGES_MAX - 1], is_full=True)
+    return built
+
+
+def pass_sources(tx: Tx, one: Pass) -> tuple[Source, ...]:
+    """What the messages that a companion reads in a pass brought from outside: it is in the companion's context."""
+    apart = tx.of(Passes).list_apart(one.agent_id)
+    seqs = [each.seq for each in tx.conversations.list(one.agent_id) if each.seq not in apart]
+    return range_sources(tx, one.agent_id, seqs, from_seq=one.from_seq, upto_seq=one.upto_seq)
+
+
+def narrow_pass(tx: Tx, one: Pass, read: PassInput) -> Pass:
+    """Store that a pass has room for some of its messages only."""
+    if not read.is_full or read.last is None:
+        return one
+    return tx.of(Passes).narrow(one, upto_seq=read.last.seq, last_message_id=read.last.id)
+
+
+def end_pass(tx: Tx, one: Pass, outcome: PassOutcome, *, ids: Ids, at: datetime) -> Pass | None:
+    """End a pass; its messages count as read, unless it failed. None: it has ended already."""
+    tx.agents.lock(one.agent_id)
+    ended = tx.of(Passes).end(one, outcome, at=at)
+    if ended is not None and not ended.failed:
+        group = find_companion(tx, one.agent_id)
+        if group is not None and group.id == one.group_id:
+            update_group(tx, group.id, {"last_message_id": ended.last_message_id}, ids=ids, at=at)
+    return ended
+
+
+def read_anew(tx: Tx, message: Message, at: datetime) -> None:
+    """End the pass that is reading a message, which has changed, so that nothing is written by what it was; its
+    messages are read anew. One that has not begun to read sees that by itself. The caller has locked the agent."""
+    group = find_companion(tx, message.agent_id)
+    one = None if group is None else tx.of(Passes).find_last(message.agent_id, group.id)
+    if one is None or one.outcome is not None or not one.from_seq <= message.seq <= one.upto_seq:
+        return
+    if (found := tx.runs.find_by_key(one.companion_id, 0, one.key)) is not None:
+        tx.runs.request_cancel(found[0].key)
+        tx.of(Passes).end(one, "edited", at=at)
+
+
+def _from_seq(tx: Tx, group: Group) -> int:
+    """The number of the first message that the companion has not read."""
+    if group.last_message_id is None:
+        return 0
+    try:
+        return tx.messages.place(group.last_message_id)[1] + 1
+    except NotFound:
+        return 0
+
+
+ERROR_PATTERNS = "error_patterns"
+"""The label of a block in which an agent keeps how its calls of tools fail."""
+
+MESSAGE_CHARS, CALL_CHARS, FAILED_MAX = 8_000, 300, 30
+"""Characters that are shown of a message, and of a call or its result; how many failed calls are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassInput:
+    """The text for a companion; the last message in it, None: there is none; and whether more messages follow."""
+
+    text: str
+    last: Message | None
+    is_full: bool
+
+
+def build_pass_input(
+    agent_name: str,
+    labels: Sequence[str],
+    messages: Sequence[Message],
+    *,
+    zone: tzinfo,
+    counter: TokenCounter,
+    budget_tokens: int,
+    finish_tool: str,
+) -> PassInput:
+    """Build the text for a companion from as many of the messages as fit a budget, the first in any case.
+
+    Args:
+        labels: of the blocks that companion and agent share.
+        messages: in order, of all conversations that are read.
+        zone: of the times in the text.
+    """
+    lines: list[str] = []
+    several = len({message.conversation_seq for message in messages}) > 1
+    last, is_full, used, number = None, False, 0, 0
+    shown: list[Message] = []
+    for message in messages:
+        line = _line(message, zone, several=several)
+        if line:
+            number += 1
+            line = f"{number}. {line}"
+            tokens = counter.count(line)
+            if lines and used + tokens > budget_tokens:
+                is_full = True
+                break
+            used += tokens
+            lines.append(line)
+        last = message
+        shown.append(message)
+    parts = [
+        f"<{READING_TAG}>",
+        f"You are a sleeptime agent: you keep the memory of the agent {agent_name!r}, which is not waiting for you."
+        " What was said and done in its conversations since your last pass follows as numbered lines.",
+        f"The memory blocks that you share with it: {', '.join(labels) or 'none'}. Edit them where the lines say"
+        f" something that lasts, then call {finish_tool} with your reason.",
+    ]
+    if ERROR_PATTERNS in labels and (failed := list(_failed_calls(shown))):
+        parts += [
+            f"These calls of tools failed. Keep the block {ERROR_PATTERNS} from them: a line for each way in which they"
+            " fail, with what helps; one line for calls that fail alike; without what is solved.",
+            *failed[-FAILED_MAX:],
+        ]
+    parts += ["Messages:", *(lines or ["(none)"]), f"</{READING_TAG}>"]
+    return PassInput("\n".join(parts), last, is_full)
+
+
+def _line(message: Message, zone: tzinfo, *, several: bool) -> str:
+    """A message as the text behind its number; empty: there is nothing to read in it."""
+    said = message.text.strip() if message.role in ("user", "assistant", "system") else ""
+    calls = [f"[called {call.name} with {_cut(call.own_arguments)}]" for call in message.calls if not call.speech]
+    results = [f"{result.name} returned: {_cut(result.text)}" for result in message.results]
+    text = "\n".join(filter(None, (said, *calls, *results)))
+    if not text:
+        return ""
+    if len(text) > MESSAGE_CHARS:
+        text = f"{text[:MESSAGE_CHARS]}… [cut: {len(text):,} characters]"
+    time = message.occurred_at.astimezone(zone).strftime("%Y-%m-%d %H:%M")
+    place = f", conversation {message.conversation_seq}" if several else ""
+    name = f" {message.name}" if message.name and message.role == "user" else ""
+    text = f"{message.role}{name} ({time}{place}): {escape_tags(text, (READING_TAG,))}"
+    return f"\n{CONTINUATION}".join(text.splitlines())
+
+
+def _failed_calls(messages: Sequence[Message]) -> Iterator[str]:
+    """A line for each call that failed."""
+    arguments: Mapping[str, str] = {call.call_id: call.own_arguments for one in messages for call in one.calls}
+    for message in messages:
+        for result in message.results:
+            if result.status == "error":
+                text = f"- {result.name} with {_cut(arguments.get(result.call_id, '?'))}: {_cut(result.text)}"
+                yield escape_tags(" ".join(text.split()), (READING_TAG,))
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, in one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= CALL_CHARS else f"{text[:CALL_CHARS]}…"

@@ -1,0 +1,292 @@
+"""Groups of agents, who belongs to them, and the blocks that their agents have because of them; and their transcripts,
+in which a speech is a reference to the message of its agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, BlockId, GroupId, MessageId
+from perdure.core.messages import parts_from_json, parts_to_json
+from perdure.features.groups.feature import ATTACHMENTS
+from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupFilter, GroupMember, GroupMessage
+from perdure.storage.database import row_format
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent
+from perdure.storage.upkeep.deleted import delete_shared
+
+_SETTINGS = (
+    "description, manager_agent_id, termination_token, max_turns, max_tokens, max_cost_usd, frequency,"
+    " max_message_buffer_length, min_message_buffer_length, last_message_id, project_id, hidden, updated_at"
+)
+_GROUP = row_format.RowFormat(
+    Group,
+    f"id, org_id, number, kind, created_at, {_SETTINGS}",
+    {
+        row_format.TEXT: "description termination_token project_id last_message_id",
+        row_format.FLAG: "hidden",
+        row_format.TIME: "created_at updated_at",
+    },
+)
+MANAGER = -1
+"""The position of a manager among the agents of its group."""
+
+OWN_GROUP = "EXISTS (SELECT 1 FROM groups WHERE id = :group_id AND org_id = :org_id)"
+
+
+class Groups(PagedTable[GroupFilter, Group]):
+    _kind, _source, _format = "group", "groups", _GROUP
+
+    def add(self, group: Group) -> Group:
+        """Add a group with its agents, and return it with its number; its blocks are shared by `share_block`. Raises:
+        NotFound: an agent."""
+        group = replace(group, org_id=self._org_id, number=next_number(self._db), shared_block_ids=())
+        self._run(row_format.insert_into("groups", _GROUP.columns), **_GROUP.params(group))
+        self._put_agents(OwnId(group.id), group)
+        return group
+
+    def get(self, group_id: str) -> Group:
+        """Raises: NotFound."""
+        groups = self._read("id = :id", id=row_format.storable(group_id))
+        return self._with_members([first(groups, "group", group_id)])[0]
+
+    def lock(self, group_id: GroupId) -> None:
+        """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
+        sql = f"SELECT 1 FROM groups WHERE id = :id AND org_id = :org_id{self._db.for_update}"
+        first(self._rows(sql, id=row_format.storable(group_id)), "group", group_id)
+
+    def page(
+        self,
+        *,
+        where: GroupFilter,
+        ascending: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Sequence[Group]:
+        return self._with_members(
+            super().page(where=where, ascending=ascending, limit=limit, after=after, before=before)
+        )
+
+    def _where(self, where: GroupFilter) -> Conditions:
+        conditions = Conditions("org_id = :org_id")
+        conditions.equal("kind", where.kind)
+        conditions.equal("manager_agent_id", where.manager_agent_id)
+        conditions.add("id IN (SELECT group_id FROM group_agents WHERE agent_id = ?)", where.agent_id)
+        conditions.equal("project_id", where.project_id)
+        conditions.equal("hidden", where.hidden)
+        return conditions
+
+    def list_managed(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Group]:
+        """The group that each of these agents manages: one with companions, else the newest. Agents without one are
+        left out."""
+        where = Conditions("org_id = :org_id")
+        where.among("manager_agent_id", agent_ids)
+        by_manager = self._db.by_index("groups_by_manager")
+        sql = f"SELECT {_GROUP.columns} FROM groups{by_manager} WHERE {where} ORDER BY number"
+        groups = [_GROUP.read(row) for row in self._rows(sql, **where.params)] if agent_ids else []
+        groups.sort(key=lambda group: group.kind in SLEEPTIME_KINDS)
+        managed = {group.manager_agent_id: group for group in groups}
+        return {one.manager_agent_id: one for one in self._with_members([*managed.values()]) if one.manager_agent_id}
+
+    def put(self, group: Group) -> Group:
+        """Update a group and its agents; those that stay keep their conversations. Its kind and blocks stay.
+
+        Raises: NotFound: the group, or an agent.
+        """
+        self._update(group, _SETTINGS)
+        self._put_agents(OwnId(group.id), group)
+        return self.get(group.id)
+
+    def delete(self, group_id: GroupId) -> None:
+        """Delete a group with its transcript, and detach the blocks that its agents have because of it. Its agents
+        stay, with what they said. Raises: NotFound."""
+        delete_shared(self._db, self._org_id, "groups", OwnId(self.get(group_id).id))
+
+    def reset(self, group_id: GroupId) -> None:
+        """Empty the transcript: what was said so far is in no list any more. Raises: NotFound."""
+        if not self._run_counted(
+            "UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id", id=group_id
+        ):
+            raise NotFound("group", group_id)
+
+    def members(self, group_id: GroupId) -> Sequence[tuple[AgentId, str, int | None]]:
+        """(agent, name, number of its conversation in this group): the manager first, if there is one, then the
+        participants in order. None: it has no conversation yet."""
+        rows = self._rows(
+            "SELECT a.id, a.name, x.conversation_seq FROM groups g JOIN group_agents x ON x.group_id = g.id"
+            " JOIN agents a ON a.id = x.agent_id AND a.org_id = g.org_id"
+            " WHERE g.id = :group_id AND g.org_id = :org_id ORDER BY x.position",
+            group_id=row_format.storable(group_id),
+        )
+        return [(AgentId(row[0]), row_format.restore(row[1]), row[2]) for row in rows]
+
+    def put_conversation(self, group_id: GroupId, member: GroupMember) -> None:
+        """Store in which conversation an agent speaks in this group."""
+        self._run(
+            "UPDATE group_agents SET conversation_seq = :seq"
+            f" WHERE group_id = :group_id AND agent_id = :agent_id AND {OWN_GROUP}",
+            group_id=row_format.storable(group_id),
+            agent_id=row_format.storable(member.agent_id),
+            seq=member.conversation_seq,
+        )
+
+    def share_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId, *, attached: bool) -> None:
+        """Store that an agent of the group has a block because of it; `attached`: it would not have it otherwise.
+
+        Raises: NotFound: the group, agent or block.
+        """
+        block = first(
+            self._rows("SELECT id FROM blocks WHERE id = :id AND org_id = :org_id", id=row_format.storable(block_id)),
+            "block",
+            block_id,
+        )
+        self._run(
+            "INSERT INTO group_blocks (group_id, agent_id, block_id, position, attached)"
+            " SELECT :group_id, :agent_id, :block_id, COALESCE(MAX(position), 0) + 1, :attached"
+            " FROM group_blocks WHERE group_id = :group_id ON CONFLICT (group_id, agent_id, block_id) DO NOTHING",
+            group_id=OwnId(self.get(group_id).id),
+            agent_id=own_agent(self._db, self._org_id, agent_id),
+            block_id=OwnId(block[0]),
+            attached=int(attached),
+        )
+
+    def unshare_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId) -> None:
+        """Take a block of the group from an agent, unless the agent has it on its own or because of another group."""
+        one = "agent_id = :agent_id AND block_id = :block_id"
+        params = {"id": group_id, "group_id": row_format.storable(group_id), "agent_id": agent_id, "block_id": block_id}
+        self._run(f"DELETE FROM agent_blocks WHERE {one} AND {OWN_GROUP} AND {ATTACHMENTS}", **params)
+        self._run(f"DELETE FROM group_blocks WHERE group_id = :group_id AND {one} AND {OWN_GROUP}", **params)
+
+    def has_attached(self, agent_id: AgentId, block_id: BlockId) -> bool:
+        """Whether the agent has this block because of a group only."""
+        sql = (
+            "SELECT 1 FROM group_blocks x JOIN groups g ON g.id = x.group_id AND g.org_id = :org_id"
+            " JOIN blocks b ON b.id = x.block_id AND b.org_id = :org_id"
+            " WHERE x.agent_id = :agent_id AND x.block_id = :block_id AND x.attached = 1"
+        )
+        return bool(self._rows(sql, agent_id=row_format.storable(agent_id), block_id=row_format.storable(block_id)))
+
+    def _put_agents(self, group_id: OwnId, group: Group) -> None:
+        """Have the group have these agents, in this order."""
+        wanted = {agent_id: position for position, agent_id in enumerate(group.agent_ids)}
+        if group.manager_agent_id is not None:
+            wanted[group.manager_agent_id] = MANAGER
+        rows = self._rows("SELECT agent_id FROM group_agents WHERE group_id = :id", id=group_id)
+        there = {AgentId(row[0]) for row in rows}
+        for agent_id in there - wanted.keys():
+            self._run(
+                "DELETE FROM group_agents WHERE group_id = :id AND agent_id = :agent_id", id=group_id, agent_id=agent_id
+            )
+        for agent_id, position in wanted.items():
+            params = {"id": group_id, "position": position}
+            if agent_id in there:
+                sql = "UPDATE group_agents SET position = :position WHERE group_id = :id AND agent_id = :agent_id"
+                self._run(sql, agent_id=agent_id, **params)
+                continue
+            self._run(
+                "INSERT INTO group_agents (group_id, agent_id, position) VALUES (:id, :agent_id, :position)",
+                agent_id=own_agent(self._db, self._org_id, agent_id),
+                **params,
+            )
+
+    def _with_members(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """These groups with their participants and shared blocks."""
+        ids = [group.id for group in groups]
+        members = (
+            "SELECT x.group_id, x.agent_id FROM group_agents x JOIN agents a ON a.id = x.agent_id"
+            f" WHERE {{keys}} AND a.org_id = :org_id AND x.position > {MANAGER} ORDER BY x.position"
+        )
+        shared = (
+            "SELECT x.group_id, x.block_id FROM group_blocks x JOIN blocks b ON b.id = x.block_id"
+            " WHERE {keys} AND b.org_id = :org_id ORDER BY x.position"
+        )
+        agents, blocks = (self._rows_of_each(sql, "x.group_id", ids) for sql in (members, shared))
+        return [
+            replace(
+                group,
+                agent_ids=tuple(row[0] for row in agents[group.id]),
+                shared_block_ids=tuple(dict.fromkeys(row[0] for row in blocks[group.id])),
+            )
+            for group in groups
+        ]
+
+
+_PARTS = row_format.Codec(
+    lambda parts: row_format.storable(parts_to_json(parts)),
+    lambda text: parts_from_json(row_format.restore(text)),
+    null=(),
+)
+_MESSAGE = row_format.RowFormat(
+    GroupMessage,
+    "group_id, seq, turn_seq, place, kind, sender_id, sender_name, run_id, message_id, message_seq, parts, chosen_id,"
+    " ends_turn, seen_seq, created_at",
+    {row_format.TEXT: "sender_name", row_format.FLAG: "ends_turn", row_format.TIME: "created_at", _PARTS: "parts"},
+)
+_INSERT = row_format.insert_into("group_messages", _MESSAGE.columns)
+_SELECT = f"SELECT {_MESSAGE.columns} FROM group_messages"
+_SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id = :org_id)"
+"""The condition of entries since the last reset; without the group, none fulfils it."""
+
+
+class GroupMessages(Table):
+    def append(self, group_id: GroupId, messages: Sequence[GroupMessage]) -> Sequence[GroupMessage]:
+        """Append entries, and return them with their numbers. Raises: NotFound: the group."""
+        rows = self._rows(
+            "UPDATE groups SET message_seq = message_seq + :rows WHERE id = :id AND org_id = :org_id"
+            " RETURNING message_seq - :rows",
+            id=row_format.storable(group_id),
+            rows=len(messages),
+        )
+        begin = int(first(rows, "group", group_id)[0])
+        added = [replace(one, group_id=group_id, seq=begin + place) for place, one in enumerate(messages)]
+        for message in added:
+            self._run(_INSERT, **_MESSAGE.params(message))
+        return added
+
+    def list(
+        self,
+        group_id: GroupId,
+        *,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[GroupMessage]:
+        """Entries since the last reset, between two numbers, both excluded."""
+        where = Conditions("group_id = :group_id", _SHOWN, group_id=row_format.storable(group_id))
+        where.between("seq", after_seq, before_seq)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"{_SELECT} WHERE {where} ORDER BY seq {order} LIMIT :limit"
+        return self._all(_MESSAGE, sql, limit=limit, **where.params)
+
+    def find(self, group_id: GroupId, message_id: MessageId) -> GroupMessage | None:
+        """The entry that stands for this message."""
+        sql = f"{_SELECT} WHERE group_id = :group_id AND message_id = :message_id AND {OWN_GROUP}"
+        return self._one(
+            _MESSAGE, sql, group_id=row_format.storable(group_id), message_id=row_format.storable(message_id)
+        )
+
+    def list_without_message(self, group_id: GroupId) -> Sequence[GroupMessage]:
+        """The entries that stand for no message, such as of an agent that failed."""
+        sql = f"{_SELECT} WHERE group_id = :group_id AND message_id IS NULL AND {OWN_GROUP} ORDER BY seq"
+        return self._all(_MESSAGE, sql, group_id=row_format.storable(group_id))
+
+    def list_of_turn(self, group_id: GroupId, turn_seq: int) -> Sequence[GroupMessage]:
+        """The entries of one turn, in order."""
+        sql = f"{_SELECT} WHERE group_id = :group_id AND turn_seq = :turn_seq AND {OWN_GROUP} ORDER BY seq"
+        return [
+            _MESSAGE.read(row) for row in self._rows(sql, group_id=row_format.storable(group_id), turn_seq=turn_seq)
+        ]
+
+    def find_seen(self, group_id: GroupId, agent_id: AgentId) -> int | None:
+        """The last entry since the last reset that the agent was shown before it spoke; None: it has not spoken."""
+        rows = self._rows(
+            "SELECT MAX(seen_seq) FROM group_messages"
+            f" WHERE group_id = :group_id AND sender_id = :agent_id AND {_SHOWN}",
+            group_id=row_format.storable(group_id),
+            agent_id=row_format.storable(agent_id),
+        )
+        return None if rows[0][0] is None else int(rows[0][0])

@@ -1,0 +1,313 @@
+"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent.
+
+A call that is repeated after a crash finds the runs that it began, by an idempotency key made of its own run and call:
+so nobody gets a message twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.app import App
+from perdure.core.agents import AgentFilter
+from perdure.core.errors import (
+    AgentAwaitsApproval,
+    AgentFailed,
+    CircularWait,
+    NoReply,
+    NotFound,
+    PerdureError,
+    ReplyTimeout,
+    ToolError,
+    TooManyHops,
+    TooManyMessages,
+)
+from perdure.core.events import MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, RunId, is_id
+from perdure.core.messages import Text
+from perdure.core.ports import CallContext
+from perdure.core.runs import Run, RunFilter, RunOptions
+from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.engine.context_engines.turns import subagent_call
+from perdure.engine.ports import Ports, SendSettings
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
+from perdure.engine.run.runner import Runner
+from perdure.storage.tx import Tx
+
+WAIT_TOOL = "send_message_to_agent_and_wait_for_reply"
+ASYNC_TOOL = "send_message_to_agent_async"
+TAGS_TOOL = "send_message_to_agents_matching_tags"
+ALL_TAGS_TOOL = "send_message_to_agents_matching_all_tags"
+
+HOPS_MAX = 10
+"""How often agents may pass a message on, one because of the other."""
+
+AGENTS_MAX = 500
+"""The most agents that one call writes to."""
+
+REPLY_MAX_CHARS = 50_000
+"""The most of one agent's reply that a call returns, so that 500 long ones do not fill the memory."""
+
+
+class AgentMessages:
+    """`BoundToolbox` of these tools."""
+
+    def __init__(self) -> None:
+        self._app: App | None = None
+
+    def bind(self, app: App) -> None:
+        """Send messages by the runner of this engine from now on."""
+        self._app = app
+
+    def missing(self, tool: Tool) -> str | None:
+        return None if self._app is not None else "this process runs no agents"
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        if self._app is None:
+            raise NotFound("toolbox", tool.spec.kind)
+        ports = self._app.ports
+        if not context.agent_id:
+            raise ToolError(f"{tool.spec.name} writes to other agents in an agent's name: run it as a tool of an agent")
+        hops, origin = 0, None
+        if context.run_id:
+            options = (await ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
+            hops, origin = 1 + options.hops, options.origin or context.run_id
+        if hops > HOPS_MAX:
+            raise TooManyHops(HOPS_MAX)
+        if not arguments["message"].strip():
+            raise ToolError("the message is empty: say something")
+        sending = _Sending(ports, self._app.runner, self._app.settings, context, hops, origin, arguments["message"])
+        name = tool.spec.name
+        if name == TAGS_TOOL:
+            return await sending.ask_all(arguments["match_all"], arguments["match_some"])
+        if name == ALL_TAGS_TOOL:
+            return await sending.ask_all(arguments["tags"], ())
+        target = _agent_id(arguments["other_agent_id"])
+        if name == ASYNC_TOOL:
+            async with subagent_call(ports, context, target, sending.message):
+                await sending.send(target, waits=False)
+            return ToolOutcome(text="Successfully sent message")
+        return ToolOutcome(text=_render({"agent_id": target, "response": await sending.ask(target)}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """One call: its message, how many hops that has behind it, and the run that they began in."""
+
+    ports: Ports
+    runner: Runner
+    settings: SendSettings
+    context: CallContext
+    hops: int
+    origin: RunId | None
+    message: str
+
+    async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
+        """The replies of all agents with these tags, or why one has none; an error if nobody replied."""
+        targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
+        places = asyncio.Semaphore(self.settings.agent_sends_at_once)
+
+        async def ask(target: AgentId, name: str) -> dict[str, Any]:
+            answer: dict[str, Any] = {"agent_id": target, "name": name}
+            async with places:
+                try:
+                    return answer | {"response": await self.ask(target)}
+                except PerdureError as error:
+                    return answer | _problem(error)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(target, name)) for target, name in targets.items()]
+        answers = [task.result() for task in tasks]
+        replied = any("response" in answer for answer in answers)
+        return ToolOutcome(text=_render(answers), status="success" if replied else "error")
+
+    async def ask(self, target: AgentId) -> list[str]:
+        """What the other agent says, message by message. Raises: NoReply; as `send`."""
+        async with subagent_call(self.ports, self.context, target, self.message) as reply:
+            reply += await self._ask(target)
+        return reply
+
+    async def _ask(self, target: AgentId) -> list[str]:
+        """What the other agent says. Raises: as `ask`."""
+        accepted = await self.send(target, waits=True)
+        try:
+            async with asyncio.timeout(self.settings.agent_reply_s):
+                return await self._follow(accepted)
+        except TimeoutError as error:
+            raise ReplyTimeout(target, accepted.run.id, after_s=self.settings.agent_reply_s) from error
+        except asyncio.CancelledError:
+            # Nobody waits for it any more; a run that only moves to another process finds it again.
+            with contextlib.suppress(PerdureError):
+                if await self.ports.store.read(_is_given_up, self.context.run_id):
+                    await self.runner.cancel(accepted.run.id)
+            raise
+
+    async def send(self, target: AgentId, *, waits: bool) -> Accepted:
+        """Accept the message as a run of the other agent's first conversation; `waits`: its reply is waited for.
+
+        Raises: ToolError, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
+        """
+        sender, call = self.context.agent_id, self.context
+        if target == sender:
+            raise ToolError("other_agent_id is your own: write to another agent")
+        note = (
+            "your answer goes back to it"
+            if waits
+            else "it does not wait for an answer; to send one, use a tool that writes to agents"
+        )
+        text = f"[Incoming message from agent with ID '{sender}' - {note}]\n\n{self.message}"
+        key = None
+        if call.run_id:  # a call by hand is in no run, and is never repeated
+            key = "agent-message-" + hashlib.sha256(f"{call.run_id}/{call.call_id}".encode()).hexdigest()
+        request = RunRequest(
+            agent_id=target,
+            messages=(NewMessage((Text(text),), sender_id=sender),),
+            idempotency_key=key,
+            max_steps=self.settings.max_steps,
+            options=RunOptions(caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin),
+            sent_chars=len(self.message),
+        )
+        return await self.runner.accept(with_run(request, self.ports))
+
+    async def _follow(self, accepted: Accepted) -> list[str]:
+        """What the run says, once it has ended. Raises: NoReply; NotFound: the agent was deleted."""
+        texts, room, end = list[str](), REPLY_MAX_CHARS, None
+        agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
+        async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
+            async for one in sent:
+                if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
+                    end = one.event
+                elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
+                    message = one.event.message
+                    if message is not None and message.role == "assistant" and message.text and room:
+                        texts.append(_clip(message.text, room, run_id))
+                        room = max(0, room - len(message.text))
+        if end is not None and end.failure is not None:
+            raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
+        if end is not None and end.stop_reason == "requires_approval":
+            raise AgentAwaitsApproval(agent_id, run_id)
+        if not texts:
+            reason = "" if end is None else f": its run ended with {end.stop_reason}"
+            raise NoReply(agent_id, run_id, f"gave no reply{reason}")
+        return texts
+
+
+def _agent_id(text: str) -> AgentId:
+    """The id in an argument. Raises: ToolError."""
+    if not is_id("agent", text.strip()):
+        raise ToolError(f"other_agent_id is {text[:80]!r}: give the id of an agent, agent- and a uuid")
+    return AgentId(text.strip())
+
+
+def _is_given_up(tx: Tx, caller: str) -> bool:
+    """Whether a run that waits was cancelled, or deleted with its agent. A call by hand has no run."""
+    if not caller:
+        return False
+    try:
+        return tx.runs.get(RunId(caller)).cancel_requested
+    except NotFound:
+        return True
+
+
+def _render(answer: Any) -> str:
+    """The result of a call in JSON."""
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def _problem(error: PerdureError) -> dict[str, Any]:
+    """Why an agent has no reply, for the list of all answers."""
+    run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
+    return {"error": str(error), "type": type(error).__name__, **run}
+
+
+def _clip(text: str, room: int, run_id: RunId) -> str:
+    """The text, or as much of it as there is room for and where the rest stands."""
+    if len(text) <= room:
+        return text
+    return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
+
+
+def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:
+    """The other agents with these tags and their names, oldest first, without hidden ones.
+
+    Raises: ToolError: none, or too many.
+    """
+    if not match_all and not match_some:
+        raise ToolError("no tags: name at least one")
+    where = AgentFilter(tags=tuple(match_all or match_some), all_tags=bool(match_all), hidden=False)
+    targets = dict[AgentId, str]()
+    after: AgentId | None = None
+    while page := tx.agents.page(where=where, ascending=True, limit=AGENTS_MAX, after=after):
+        after = page[-1].id
+        for agent in page:
+            if agent.id != own and (not match_some or not set(match_some).isdisjoint(agent.tags)):
+                targets[agent.id] = agent.name
+        if len(targets) > AGENTS_MAX:
+            raise ToolError(f"more than {AGENTS_MAX} agents have these tags, the limit of a call: name more tags")
+    if not targets:
+        raise ToolError(f"no other agent has these tags: {', '.join([*match_all, *match_some])}")
+    return targets
+
+
+_UNENDED_MAX = 1_000
+"""The unended runs of one conversation that are looked at."""
+
+MESSAGES_MAX = 1_000
+"""How many runs of messages between agents may go back to one run. Agents that each write to many others would else
+begin more with every hop."""
+
+
+def check_asked(tx: Tx, request: RunRequest) -> None:
+    """Check that a run may ask for another one. Raises: TooManyMessages, CircularWait."""
+    if request.options.origin is not None:
+        check_origin(tx, request.options.origin)
+    if request.options.caller is not None:
+        check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
+
+
+def check_origin(tx: Tx, origin: RunId) -> None:
+    """Check that one more message may come of a run. Raises: TooManyMessages."""
+    if tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
+        raise TooManyMessages(origin, MESSAGES_MAX)
+
+
+def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) -> None:
+    """Check that a run may wait for a new run of a conversation: the conversation must not wait for the run's own.
+
+    The target is locked already. With the caller's agent locked too, of two agents that begin to wait for each other at
+    the same time the second one is refused: one run of a conversation goes on at a time, so neither would end.
+
+    Raises: CircularWait.
+    """
+    run = tx.runs.get(caller)
+    tx.agents.lock(run.key.agent_id)
+    end, seen = (target, conversation_seq), set[tuple[AgentId, int]]()
+    ahead = [(run.key.agent_id, run.conversation_seq)]
+    while ahead:
+        line = ahead.pop()
+        if line == end:
+            raise CircularWait(target)
+        if line not in seen:
+            seen.add(line)
+            ahead += [(one.key.agent_id, one.conversation_seq) for one in _waiting_for(tx, *line)]
+
+
+def _waiting_for(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[Run]:
+    """The unended runs that wait for a run of this conversation."""
+    where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
+    for run in tx.runs.page(where, limit=_UNENDED_MAX):
+        if run.options.caller is None:
+            continue
+        try:
+            caller = tx.runs.get(run.options.caller)
+        except NotFound:  # it was deleted with its agent
+            continue
+        if not caller.ended:
+            yield caller

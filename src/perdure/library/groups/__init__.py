@@ -1,1 +1,0 @@
-"""Groups of agents, and companions."""

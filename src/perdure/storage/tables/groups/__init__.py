@@ -1,1 +1,0 @@
-"""Groups of agents, their turns, and what was said in them."""
