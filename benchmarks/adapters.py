@@ -24,7 +24,7 @@ from perdure.context import Compressed, Level, compress, decode, expand
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Role
 from perdure.core.models import Model
-from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables import Episodes
 from perdure.providers.embeddings.choose import choose_embedder
 from perdure.settings import Settings
 

@@ -23,8 +23,7 @@ import httpx
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.ids import PREFIXES, FactId
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.graphs import NewEntity, graph_of_agent, store_entities
 from perdure.features.facts.values import Community, Fact, Graph
 from perdure.server.app import create_app

@@ -26,7 +26,7 @@ from perdure import AsyncPerdure
 from perdure.core.ids import ArchiveId, FactId, PassageId, Uuids
 from perdure.core.passages import Archive, Passage
 from perdure.features.facts.search.plan import find_facts
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Facts
 from perdure.features.facts.units.graphs import NewEntity, create_graph, store_entities
 from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.settings import Settings

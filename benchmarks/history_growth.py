@@ -21,7 +21,7 @@ from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.provenance.sources import Source
 from perdure.domain.provenance.context import context_sources
-from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables import Episodes
 from perdure.features.facts.units.turns import turn_sources
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

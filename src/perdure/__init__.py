@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.fading.policy import TidyItem
-    from perdure.features.facts.search.plan import FactHit
     from perdure.features.facts.service import FactHistory
     from perdure.features.facts.values import (
         Community,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
         Fact,
         FactContext,
         FactEvent,
+        FactHit,
         FactRule,
         GraphCounts,
         Profile,
@@ -140,7 +140,6 @@ _HOMES = {
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.facts.fading.policy": ("TidyItem",),
-    "features.facts.search.plan": ("FactHit",),
     "features.facts.service": ("FactHistory",),
     "features.costs.ledger": ("CostLedger",),
     "features.files.service.folders": ("AsyncFolder",),

@@ -38,8 +38,7 @@ from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.values import Entity, Episode, Fact, Graph
 from perdure.features.files.tables.files import Files
 from perdure.features.files.tables.folders import Folders

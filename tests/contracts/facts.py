@@ -12,10 +12,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values import Community, FactFilter, FactRule, Graph, GraphCounts
 from perdure.storage.database.row_format import Row
 from perdure.storage.tx import Tx

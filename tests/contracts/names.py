@@ -15,9 +15,7 @@ from perdure.core.errors import AlreadyExists
 from perdure.core.ids import DEFAULT_ORG, ArchiveId, ConversationId, ToolId, UserId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Episodes, Facts, Graphs
 from perdure.features.facts.values import FactFilter
 from perdure.features.files.tables.files import AgentFiles, Files
 from perdure.features.files.tables.folders import Folders

@@ -20,10 +20,7 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.features.files.tables.files import AgentFiles, Files
 from perdure.features.files.tables.folders import Folders

@@ -15,7 +15,7 @@ from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.archives.passages import PARTS_ROWS, page_of_text
-from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables import Episodes
 from perdure.features.files.tables.folders import Folders
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract

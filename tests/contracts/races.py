@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from perdure.core.ids import AgentId, ArchiveId, GraphId
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Graphs
 from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, list_texts
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import VersionConflict
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Episodes, Facts
 from perdure.features.facts.units.graphs import (
     NewFact,
     add_facts,

@@ -21,10 +21,7 @@ import httpx
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, says

@@ -13,9 +13,7 @@ from perdure.core.ids import EpisodeId, GraphId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.domain.agents.copies import HeldRows
 from perdure.features.facts.copies import copy_facts
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Graphs
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.library.test_forgetting import bytes_left

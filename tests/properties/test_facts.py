@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.ids import FactId
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Episodes, Facts
 from perdure.features.facts.units.graphs import (
     FactFields,
     NewFact,

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Episodes, Facts
 from perdure.features.facts.values import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore

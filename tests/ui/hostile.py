@@ -13,7 +13,7 @@ from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.core.models import ModelProvider
 from perdure.domain.mcp import register_server, sync_tools
-from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import graph_of_agent
 from perdure.features.facts.values import FACT_STATES
 from perdure.storage.tx import Tx

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.ids import FactId
 from perdure.features.facts.service import NewFactFields
-from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import graph_of_agent
 from perdure.storage.tx import Tx
 from tests.ui.browser import dashboard, tags_of, text_of, undo

@@ -11,8 +11,7 @@ import pytest
 
 from perdure import Agent, Perdure
 from perdure.core.ids import Uuids
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.communities import NEIGHBOURS_MAX, choose_label
 from perdure.features.facts.units.graphs import (
     NewEntity,

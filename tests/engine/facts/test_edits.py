@@ -10,7 +10,7 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.extraction.values import Batch, Extraction
-from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables import Episodes
 from perdure.features.facts.values import FACT_STATES
 from perdure.library.identities import IdentityFields
 from perdure.settings import Settings

@@ -20,7 +20,7 @@ from perdure.engine.workers.background import LineWorker
 from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
-from perdure.features.facts.tables.entities import Entities
+from perdure.features.facts.tables import Entities
 from perdure.testing import InlineStore, calls, says
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 

@@ -16,10 +16,7 @@ from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import own_copies, read_agent_file
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values import FactFilter
 from perdure.server.errors import AgentFileInvalid
 from perdure.settings import Settings

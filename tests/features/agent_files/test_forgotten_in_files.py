@@ -14,8 +14,7 @@ from perdure.core.messages import Text
 from perdure.core.text.forms import match_form
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.corrections import CORRECTIONS_MAX

@@ -12,8 +12,7 @@ from perdure.cli.views.hits import MoreHits, Searching
 from perdure.cli.views.json import fields, score_shape
 from perdure.cli.views.origins import day, true_times
 from perdure.cli.views.view import local_time, new_table, short_id, visible
-from perdure.features.facts.search.plan import FactHit
-from perdure.features.facts.values import Entity, Fact, FactRule
+from perdure.features.facts.values import Entity, Fact, FactHit, FactRule
 from perdure.search.hits import Hits
 
 if TYPE_CHECKING:

@@ -15,10 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.domain.agents.copies import CopyPart, HeldRows
 from perdure.features.facts.settings import check_graph_settings
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.graphs import check_fact, check_scope, entity_text, graph_of_agent
 from perdure.features.facts.values import Entity, Episode, Fact, FactRule

@@ -15,10 +15,7 @@ from perdure.core.forgetting.values import CorrectionItem, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source
 from perdure.domain.texts import TextKeeper
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.deltas import forgotten_texts, told_texts
 from perdure.features.facts.units.graphs import (
     change_fact,

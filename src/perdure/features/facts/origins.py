@@ -9,10 +9,7 @@ from datetime import tzinfo
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.zones import local, zone
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.values import Episode, Fact, FactChange
 from perdure.library.origins.answers import find_message

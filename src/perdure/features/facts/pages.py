@@ -20,7 +20,6 @@ from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
-from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.features.facts.units.graphs import FactFields
@@ -31,6 +30,7 @@ from perdure.features.facts.values import (
     Entity,
     Fact,
     FactEvent,
+    FactHit,
     FactRule,
     FactState,
     Graph,

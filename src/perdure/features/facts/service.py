@@ -16,12 +16,9 @@ from perdure.features.facts.episodes import AsyncEpisodes
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
 from perdure.features.facts.extraction.values import USER
-from perdure.features.facts.search.plan import FactHit, find_facts
+from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import count_waiting
 from perdure.features.facts.units.documents import document_kind
 from perdure.features.facts.units.graphs import (
@@ -44,6 +41,7 @@ from perdure.features.facts.values import (
     Episode,
     Fact,
     FactFilter,
+    FactHit,
     FactRule,
     FactState,
     Graph,

@@ -15,8 +15,7 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.search.tools import MAX_RESULTS, SearchCall, cut
 from perdure.features.facts.forgetting import sources_of_facts
 from perdure.features.facts.search.plan import find_facts
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.units.graphs import fact_sources
 from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.search.query import parse_time

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.ids import GraphId, OrgId
 from perdure.core.text.forms import name_key
 from perdure.core.vectors import BlockCheckResult, Fault
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Graphs
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import Row, insert_into, load, restore, storable

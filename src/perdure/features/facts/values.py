@@ -19,6 +19,7 @@ from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, Gr
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
+from perdure.search.hits import Why
 
 FactState = Literal["active", "faded", "proposed", "archived"]
 """`faded`: out of automatic recall; searches find it. `archived`: only a search that asks for it finds it. `proposed`:
@@ -366,3 +367,16 @@ class CommunityHit:
     community: Community
     members: Sequence[Entity]
     score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FactHit:
+    """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
+
+    __repr__ = short_repr("score", "fact")
+
+    fact: Fact
+    score: float
+    subject: Entity
+    object: Entity
+    why: Why | None = None

@@ -19,12 +19,9 @@ from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
 from perdure.features.facts.fading.policy import TidyItem
-from perdure.features.facts.search.plan import FactHit, find_facts
+from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.settings import Forgetting, load_agent_facts
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import TAG as COMMUNITY_TAG
 from perdure.features.facts.units.communities import community_members
 from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
@@ -37,6 +34,7 @@ from perdure.features.facts.values import (
     FactContext,
     FactEvent,
     FactFilter,
+    FactHit,
     FactState,
     Graph,
     Profile,

@@ -13,7 +13,6 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, GraphId
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
-from perdure.features.facts.search.plan import FactHit
 from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
 from perdure.features.facts.settings import load_graph_settings
 from perdure.features.facts.units.context import context_facts
@@ -24,6 +23,7 @@ from perdure.features.facts.values import (
     Fact,
     FactContext,
     FactEvent,
+    FactHit,
     FactRule,
     FactState,
     Graph,

@@ -16,8 +16,7 @@ from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.values import CommunityFacts, Extractor, Summarizer
 from perdure.features.facts.settings import load_agent_facts
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.units.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
 from perdure.features.facts.values import Community, Graph
 from perdure.storage.tx import Tx

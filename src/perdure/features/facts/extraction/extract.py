@@ -25,9 +25,7 @@ from perdure.features.facts.extraction.plan import plan_extraction
 from perdure.features.facts.extraction.store import pass_over, store_plan
 from perdure.features.facts.extraction.values import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, load_batch, load_text_batch
 from perdure.features.facts.values import Episode, Fact, Graph
 from perdure.storage.tx import Tx

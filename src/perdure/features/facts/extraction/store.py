@@ -18,10 +18,7 @@ from perdure.engine.reading import Reading
 from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
 from perdure.features.facts.extraction.times import better_times
 from perdure.features.facts.extraction.values import Extraction
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
 from perdure.features.facts.units.citations import count_citations
 from perdure.features.facts.units.communities import Changes

@@ -20,7 +20,7 @@ from perdure.features.facts.extraction.extractors import FactPorts, extract_noth
 from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
 from perdure.features.facts.fading.passes import ForgettingWork
 from perdure.features.facts.settings import load_agent_facts
-from perdure.features.facts.tables.episodes import Episodes
+from perdure.features.facts.tables import Episodes
 from perdure.features.facts.units.turns import is_turn
 
 log = logging.getLogger(__name__)

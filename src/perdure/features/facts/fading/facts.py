@@ -22,7 +22,7 @@ from perdure.features.facts.fading.policy import (
     says_same,
 )
 from perdure.features.facts.settings import Forgetting
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Facts
 from perdure.features.facts.units.graphs import FactFields, change_fact
 from perdure.features.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
 from perdure.storage.tx import Tx

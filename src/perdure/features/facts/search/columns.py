@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.ids import GraphId
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Facts
 from perdure.features.facts.values import FactFilter
 from perdure.storage.tx import Tx
 

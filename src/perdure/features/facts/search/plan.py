@@ -11,27 +11,12 @@ from perdure.core.events import MemoryRecalled
 from perdure.core.ids import FactId, GraphId
 from perdure.core.messages import MessageFilter
 from perdure.core.provenance.sources import TRUSTED, TrustLabel
-from perdure.core.text.reprs import short_repr
 from perdure.engine.search.search import Search
 from perdure.features.facts.settings import load_agent_facts
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
-from perdure.features.facts.values import Entity, Fact, FactFilter
-from perdure.search.hits import Hits, Why
+from perdure.features.facts.tables import Facts, Graphs
+from perdure.features.facts.values import FactFilter, FactHit
+from perdure.search.hits import Hits
 from perdure.storage.tx import Tx
-
-
-@dataclass(frozen=True, slots=True)
-class FactHit:
-    """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
-
-    __repr__ = short_repr("score", "fact")
-
-    fact: Fact
-    score: float
-    subject: Entity
-    object: Entity
-    why: Why | None = None
 
 
 async def find_facts(

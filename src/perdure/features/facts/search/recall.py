@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 
 from perdure.core.agents import Agent
 from perdure.features.facts.search.find import search_facts, texts_with_names
-from perdure.features.facts.search.plan import NAME, FactHit, FactScope
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.search.plan import NAME, FactScope
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.graphs import fact_sources
 from perdure.features.facts.units.known import known_entities
 from perdure.features.facts.units.profile import load_profile
-from perdure.features.facts.values import Fact, FactFilter, Graph
+from perdure.features.facts.values import Fact, FactFilter, FactHit, Graph
 from perdure.search.hits import Hits, RecallScope, SearchRequest
 from perdure.search.packing.packing import Candidate
 from perdure.search.recall import Candidates, rank_cost

@@ -9,9 +9,7 @@ from perdure.core.ids import GraphId
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.words import Query
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Episodes, Facts, Graphs
 from perdure.features.facts.values import FactFilter
 from perdure.search.hits import SearchRequest, Wording
 from perdure.storage.tx import Tx

@@ -20,8 +20,7 @@ from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.features.facts.extraction.values import Batch
 from perdure.features.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.known import with_known
 from perdure.features.facts.units.turns import (

@@ -14,8 +14,7 @@ from perdure.core.text.forms import match_form
 from perdure.core.text.words import parse_query, stems
 from perdure.domain.archives.passages import count_passages
 from perdure.features.facts.extraction.values import USER
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.values import Entity, Fact, Graph
 from perdure.storage.tx import Tx
 

@@ -19,8 +19,7 @@ from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import Memory
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Facts, Graphs
 from perdure.features.facts.units.context import fact_line
 from perdure.features.facts.units.profile import trust_filter
 from perdure.features.facts.values import KNOWN_STATES, Fact, FactFilter

@@ -18,10 +18,7 @@ from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustL
 from perdure.core.text.reprs import describe_value
 from perdure.domain.values import check_item_limits
 from perdure.features.facts.extraction.values import USER
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.lines import lines_of, own_version
 from perdure.features.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph

@@ -11,9 +11,7 @@ from dataclasses import replace
 from perdure.core.text.words import stems
 from perdure.features.facts.extraction.values import Batch
 from perdure.features.facts.settings import load_graph_settings
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.facts import Facts
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.values import Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from perdure.core.ids import FactId
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Episodes, Facts
 from perdure.features.facts.values import Fact, Graph
 from perdure.storage.tx import Tx
 

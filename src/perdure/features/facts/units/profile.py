@@ -11,8 +11,7 @@ from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import TRUSTED
 from perdure.features.facts.extraction.values import USER
 from perdure.features.facts.settings import load_agent_facts, load_graph_settings
-from perdure.features.facts.tables.entities import Entities
-from perdure.features.facts.tables.facts import Facts
+from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.storage.tx import Tx
 

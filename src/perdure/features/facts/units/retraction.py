@@ -9,8 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
-from perdure.features.facts.tables.episodes import Episodes
-from perdure.features.facts.tables.graphs import Graphs
+from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import delete_episodes, retract_facts
 from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
 from perdure.features.facts.values import Episode
