@@ -120,8 +120,8 @@ _HOMES = {
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "features.facts.values": (
-        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts",
-        "Profile",        "ProfileEntry",
+        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactHit", "FactRule", "GraphCounts",
+        "Profile", "ProfileEntry",
     ),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
