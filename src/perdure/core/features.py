@@ -47,6 +47,19 @@ class AgentSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """A model that is there without a provider.
+
+    Args:
+        model: its class.
+        about: what is said of it where there is no other.
+    """
+
+    model: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -132,6 +145,7 @@ class Feature:
         toolboxes: kind of tool -> class of the `BoundToolbox` that runs them; see `perdure.app`.
         agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
+        built_in: handle -> a model that is there without a provider.
         uses: the features that it imports; it is left out where one of them is missing.
         pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
         own_settings: settings of agents that nobody else changes; copies of an agent lack them.
@@ -163,6 +177,7 @@ class Feature:
     toolboxes: Mapping[str, str] = field(default_factory=dict)
     agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
+    built_in: Mapping[str, BuiltIn] = field(default_factory=dict)
     own_settings: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
@@ -217,6 +232,12 @@ def find_features() -> Sequence[Feature]:
 def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
     """The settings of agents by their names, each with its feature."""
     return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
+
+
+@functools.cache
+def feature_models() -> Mapping[str, tuple[Feature, BuiltIn]]:
+    """The models that are there without a provider, by their handles, each with its feature."""
+    return {handle: (one, model) for one in find_features() for handle, model in one.built_in.items()}
 
 
 def feature_tables() -> Sequence[TableUse]:

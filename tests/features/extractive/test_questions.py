@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.providers.extractive.answers import Hit, answer_from_blocks, best_quotes
+from perdure.features.extractive.answers import Hit, answer_from_blocks, best_quotes
 from perdure.providers.extractive.language import is_question, keywords_of, language_of, sentences_in
 
 HUMAN = """Name: Ada

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import NOTICES, ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.providers.extractive import ExtractiveModel
+from perdure.features.extractive.model import ExtractiveModel, offered_tools, read_turn, visible_blocks, words_of_user
 from perdure.providers.extractive.language import Language, language_of
-from perdure.providers.extractive.model import offered_tools, read_turn, visible_blocks, words_of_user
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search", "memory_insert", "memory_replace")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure import Perdure
 from perdure.testing import InlineStore
-from tests.providers.test_fact_precision import SAID, TOLD
+from tests.features.extractive.test_fact_precision import SAID, TOLD
 
 KEYS = {
     "Lives in": r"(?:.* lives in |.*住在)(.*?)[.。]",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.providers.extractive.answers import parse_note, plan_edits
+from perdure.features.extractive.answers import parse_note, plan_edits
 from perdure.providers.extractive.facts import facts_in
 
 

@@ -20,7 +20,7 @@ from perdure.core.runs import Usage
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
-from perdure.providers.extractive.answers import (
+from perdure.features.extractive.answers import (
     ANY_TIME,
     Edit,
     answer_from_blocks,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.providers.extractive.answers import notes_of, plan_edits
+from perdure.features.extractive.answers import notes_of, plan_edits
 from perdure.providers.extractive.statements import statements_in
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
