@@ -10,12 +10,12 @@ from benchmarks.dashboard import paths_of
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError
 from perdure.core.ids import McpServerId, ProviderId
-from perdure.core.mcp import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.core.models import ModelProvider
-from perdure.domain.mcp import register_server, sync_tools
 from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import graph_of_agent
 from perdure.features.facts.values import FACT_STATES
+from perdure.features.mcp.units import register_server, sync_tools
+from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.storage.tx import Tx
 from tests.ui.payloads import PAYLOADS
 

@@ -20,7 +20,6 @@ from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.identities import Identities
-from perdure.storage.tables.mcp import Mcp
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
@@ -74,7 +73,6 @@ class Tx:
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)
         self.sandbox = Sandbox(db, org_id, limits)
-        self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
