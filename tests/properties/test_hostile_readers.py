@@ -41,7 +41,8 @@ from perdure.domain.forgetting import count_words
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.features.agent_files.reading import read_agent_file
-from perdure.features.compression.compress import compress, decode, expand, find_parts
+from perdure.features.compression.compress import compress, decode, find_parts
+from perdure.features.compression.lookup import expand
 from perdure.features.extractive.answers import parse_note
 from perdure.features.extractive.model import words_of_user
 from perdure.features.files.converters.charset import decode as decode_bytes
