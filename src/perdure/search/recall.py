@@ -48,10 +48,22 @@ EVIDENCE_HITS = 5
 SCORE_DIGITS = 4
 
 
-@dataclass(slots=True)
-class _Candidates:
-    """The candidates of a recall, and what their sources say beside it."""
+@dataclass(slots=True, kw_only=True)
+class _Recall:
+    """What a recall reads by, its candidates so far, and what their sources say beside it.
 
+    Args:
+        turns, passages: the query for each search.
+        limit, floor: how many hits of each search are candidates, and the lowest score of one.
+    """
+
+    tx: Tx
+    scope: RecallScope
+    turns: SearchRequest | None
+    passages: SearchRequest
+    limit: int
+    floor: float
+    explain: bool
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     ran: dict[str, SearchReport] = field(default_factory=dict)
@@ -82,25 +94,32 @@ def recall(
         timezone: of dates in the text, without an agent; an agent has its own.
         in_words: the text is plain lines.
     """
-    limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
-    collection = _Candidates()
+    collection = _Recall(
+        tx=tx,
+        scope=scope,
+        turns=turns,
+        passages=passages,
+        limit=max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT)),
+        floor=floor,
+        explain=explain,
+    )
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
-        _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
+        _add_blocks(collection, agent)
     if agent is not None and scope.facts is not None:
-        _add_facts(tx, agent, passages, scope, collection, explain=explain)
+        _add_facts(collection, agent)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter(states=RECALLED_STATES))
-        _add_passages(tx, ranked, archives, scope, collection, limit=limit, floor=floor, explain=explain)
+        _add_passages(collection, ranked, archives)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
-        _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
+        _add_turns(collection, ranked_messages, turns)
     if agent is not None and scope.fills:
-        _add_profile(tx, agent, passages, scope, collection, budget_tokens=budget_tokens, count=count)
+        _add_profile(collection, agent, budget_tokens=budget_tokens, count=count)
         if turns is not None:
-            _add_newest(tx, agent, turns, scope, collection)
+            _add_newest(collection, agent, turns)
     packed = pack(
         collection.candidates,
         budget=budget_tokens,
@@ -126,14 +145,14 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
-def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collection: _Candidates) -> None:
+def _add_blocks(recall: _Recall, agent: Agent) -> None:
     """Add all blocks of the conversation, scored by the share of the query's words in them."""
-    blocks = tx.blocks.list_by_agent(agent.id, conversation_seq)
-    query = parse_query(text)
+    blocks = recall.tx.blocks.list_by_agent(agent.id, recall.scope.conversation_seq or 0)
+    query = parse_query(recall.passages.text)
     counts = clause_counts(query, [block.value for block in blocks])
     word_shares = (counts > 0).sum(0) / max(1, len(query.clauses))
     for position, block in enumerate(blocks):
-        collection.add(
+        recall.add(
             Candidate(
                 kind="block",
                 id=block.id,
@@ -147,20 +166,18 @@ def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collecti
         )
 
 
-def _add_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates, *, explain: bool
-) -> None:
+def _add_facts(recall: _Recall, agent: Agent) -> None:
     """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
-    hits = recall_facts(tx, agent, request, scope, explain=explain)
+    hits = recall_facts(recall.tx, agent, recall.passages, recall.scope, explain=recall.explain)
     if not hits:
         return
-    collection.ran["facts"] = hits.ran
-    sources = fact_sources(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
+    recall.ran["facts"] = hits.ran
+    sources = fact_sources(recall.tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
     best = hits[0].score
     for place, hit in enumerate(hits):
         fact = hit.fact
         score = min(1.0, max(0.0, hit.score / best)) if best > 0 else 1 / (1 + place)
-        collection.add(
+        recall.add(
             Candidate(kind="fact", id=fact.id, text=fact.text, score=score, occurred_at=fact.valid_at),
             why=hit.why,
             entities=(hit.subject.name, hit.object.name),
@@ -186,42 +203,30 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
     return scaled.round(SCORE_DIGITS)
 
 
-def _select_hits(
-    ranked: Ranking, *, limit: int, floor: float, usable: Callable[[int], bool]
-) -> Iterator[tuple[int, float]]:
+def _select_hits(recall: _Recall, ranked: Ranking, usable: Callable[[int], bool]) -> Iterator[tuple[int, float]]:
     """Yield (row of the pool, score) of the first `limit` rows that are hits themselves."""
     count = 0
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
     ):
-        if count == limit or score < floor:
+        if count == recall.limit or score < recall.floor:
             return
         if relevant and usable(row):
             count += 1
             yield row, score
 
 
-def _add_passages(
-    tx: Tx,
-    ranked: RankedPassages,
-    archives: Iterable[Archive],
-    scope: RecallScope,
-    collection: _Candidates,
-    *,
-    limit: int,
-    floor: float,
-    explain: bool,
-) -> None:
+def _add_passages(recall: _Recall, ranked: RankedPassages, archives: Iterable[Archive]) -> None:
     """Add the hits among the passages."""
     names = {archive.id: archive.name for archive in archives}
-    collection.ran["passages"] = ranked.ran
+    recall.ran["passages"] = ranked.ran
 
-    order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
+    order = ranked.ranked.order[: READ_AHEAD * recall.limit].tolist()
     passages = {row: ranked.texts.passage(row) for row in order}
 
     def usable(row: int) -> bool:
         """Return whether a row may be a hit."""
-        return row in passages and not _is_searched_turn(passages[row], scope)
+        return row in passages and not _is_searched_turn(passages[row], recall.scope)
 
     folders: dict[ArchiveId, str] = {}
 
@@ -231,14 +236,14 @@ def _add_passages(
         if not name or "folder_id" not in passage.source:
             return name and str(name)
         if archive_id not in folders:
-            owner = tx.archives.find_owner(archive_id)
+            owner = recall.tx.archives.find_owner(archive_id)
             folders[archive_id] = "" if owner is None else f"{owner.name}/"
         return f"{folders[archive_id]}{name}"
 
-    for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):
+    for row, score in _select_hits(recall, ranked.ranked, usable):
         passage = passages[row]
         lines, path = _lines(passage), path_of(passage)
-        collection.add(
+        recall.add(
             Candidate(
                 kind="passage",
                 id=passage.id,
@@ -250,7 +255,7 @@ def _add_passages(
                 page=page if isinstance(page := passage.source.get("page"), int) else None,
                 occurred_at=passage.occurred_at,
             ),
-            why=why_passage(ranked, row) if explain else None,
+            why=why_passage(ranked, row) if recall.explain else None,
             archive_id=passage.archive_id,
             archive_name=names[passage.archive_id],
             source=dict(passage.source),
@@ -282,19 +287,10 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
     return MessageFilter(conversation_seq=scope.conversation_seq)
 
 
-def _add_turns(
-    tx: Tx,
-    ranked: RankedMessages,
-    request: SearchRequest,
-    scope: RecallScope,
-    collection: _Candidates,
-    *,
-    limit: int,
-    floor: float,
-    explain: bool,
-) -> None:
+def _add_turns(recall: _Recall, ranked: RankedMessages, request: SearchRequest) -> None:
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
-    collection.ran["messages"] = ranked.ran
+    tx, scope = recall.tx, recall.scope
+    recall.ran["messages"] = ranked.ran
     history = request.histories.load(tx, ranked.agent.id)
     at = history.indexes(ranked.seqs)
 
@@ -309,7 +305,7 @@ def _add_turns(
         """Return whether a row may be a hit."""
         return at[row] >= 0 and not is_in_view(int(at[row]))
 
-    best_rows = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
+    best_rows = list(_select_hits(recall, ranked.ranked, usable))
     scores = {int(at[row]): score for row, score in best_rows}
     rows = {int(at[row]): row for row, _ in best_rows}
     neighbours: dict[int, dict[int, float]] = {}  # index -> hit next to it -> share of the hit's score
@@ -336,9 +332,9 @@ def _add_turns(
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(ranked.agent.id, line).id
         score = scores[index] if index in scores else max(neighbours[index].values())
-        collection.add(
+        recall.add(
             _turn(message, history, index, score, neighbours_of=hits),
-            why=why_message(tx, ranked, rows[index]) if explain and index in rows else None,
+            why=why_message(tx, ranked, rows[index]) if recall.explain and index in rows else None,
             beside=hits,
             **_facts_of(message, conversations[line]),
         )
@@ -372,28 +368,20 @@ def _facts_of(message: Message, conversation_id: ConversationId) -> dict[str, An
     }
 
 
-def _add_profile(
-    tx: Tx,
-    agent: Agent,
-    request: SearchRequest,
-    scope: RecallScope,
-    collection: _Candidates,
-    *,
-    budget_tokens: int,
-    count: Callable[[str], int],
-) -> None:
+def _add_profile(recall: _Recall, agent: Agent, *, budget_tokens: int, count: Callable[[str], int]) -> None:
     """Add what is known of the user, the most important first, to fill the budget."""
+    tx = recall.tx
     if (graph := tx.graphs.find_by_agent(agent.id)) is None:
         return
-    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
+    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=recall.passages.now)
     facts = [entry.fact for entry in profile.entries if entry.fact is not None]
-    in_view = said_in_view(tx, graph, agent, facts, scope)
+    in_view = said_in_view(tx, graph, agent, facts, recall.scope)
     facts = [fact for fact in facts if fact.first_seq not in in_view]
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
     entities = {entity.seq: entity.name for entity in tx.entities.list_by_seqs(graph.id, seqs)}
     sources = fact_sources(tx, graph.id, facts)
     for place, fact in enumerate(facts):
-        collection.add(
+        recall.add(
             Candidate(
                 kind="fact", id=fact.id, text=fact.text, score=2 - _rank(place), occurred_at=fact.valid_at, fills=True
             ),
@@ -403,9 +391,10 @@ def _add_profile(
         )
 
 
-def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates) -> None:
+def _add_newest(recall: _Recall, agent: Agent, request: SearchRequest) -> None:
     """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
     has to be searched for: its source would be that of all that follows."""
+    tx, scope = recall.tx, recall.scope
     history = request.histories.load(tx, agent.id)
     hidden = np.ones(history.rows, bool)
     if scope.in_view is not None:
@@ -430,7 +419,7 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
             conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
         score = (1 if message.role == "user" else 0) - _rank(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
-        collection.add(turn, **_facts_of(message, conversations[line]))
+        recall.add(turn, **_facts_of(message, conversations[line]))
 
 
 def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
@@ -451,7 +440,7 @@ def _rank(place: int) -> float:
     return place / 10_000
 
 
-def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:
+def _sources(packed: PackedText, recall: _Recall) -> Iterator[Source]:
     """Build the source of each piece."""
     for piece in packed.pieces:
         yield Source(
@@ -463,5 +452,5 @@ def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:
             first=piece.first,
             last=piece.last,
             chars=piece.chars,
-            **collection.facts[piece.kind, piece.id],
+            **recall.facts[piece.kind, piece.id],
         )

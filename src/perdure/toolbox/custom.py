@@ -73,43 +73,45 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if self._sandbox is None:
             return ToolOutcome(text="there is no sandbox here, so it was not run", status="error")
-        job = _build_job(spec, code, arguments, inputs)
+        agent = inputs.agent
+        limits = SandboxLimits(wall_s=spec.timeout_s or TIMEOUT_S)
+        if code.memory_mb is not None:
+            limits = replace(limits, memory_mb=code.memory_mb)
+        facts = None
+        if code.takes_agent and agent is not None:
+            facts = {
+                **attributes(agent, "id", "name", "description"),
+                "metadata": dict(agent.metadata),
+                "tags": list(agent.tags),
+                "blocks": {block.label: block.value for block in inputs.blocks},
+            }
+        job = SandboxJob(
+            source=code.source,
+            function=code.function,
+            arguments={**dict.fromkeys(code.left_empty), **arguments},
+            environment=inputs.environment,
+            agent=facts,
+            requirements=code.requirements,
+            limits=limits,
+            network=code.network,
+            owner="" if agent is None else agent.id,
+        )
         mask = SecretMask({inputs.environment[variable]: name for variable, name in inputs.secrets.items()})
         result = await self._sandbox.run(job, progress=progress)
 
         def build_outcome() -> ToolOutcome:
             masked = replace(result, value=mask.value(result.value))
-            return _mask_outcome(_build_outcome(spec.name, masked, inputs.blocks), mask)
+            outcome = _build_outcome(spec.name, masked, inputs.blocks)
+            return replace(
+                outcome,
+                text=mask.text(outcome.text),
+                stdout=tuple(map(mask.text, outcome.stdout)),
+                stderr=tuple(map(mask.text, outcome.stderr)),
+                blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
+            )
 
         # Masking megabytes takes seconds, so it runs off the event loop.
         return await asyncio.to_thread(build_outcome) if inputs.secrets else build_outcome()
-
-
-def _build_job(spec: ToolSpec, code: ToolCode, arguments: Mapping[str, Any], inputs: ToolInputs) -> SandboxJob:
-    """The sandbox job of a call."""
-    agent = inputs.agent
-    limits = SandboxLimits(wall_s=spec.timeout_s or TIMEOUT_S)
-    if code.memory_mb is not None:
-        limits = replace(limits, memory_mb=code.memory_mb)
-    facts = None
-    if code.takes_agent and agent is not None:
-        facts = {
-            **attributes(agent, "id", "name", "description"),
-            "metadata": dict(agent.metadata),
-            "tags": list(agent.tags),
-            "blocks": {block.label: block.value for block in inputs.blocks},
-        }
-    return SandboxJob(
-        source=code.source,
-        function=code.function,
-        arguments={**dict.fromkeys(code.left_empty), **arguments},
-        environment=inputs.environment,
-        agent=facts,
-        requirements=code.requirements,
-        limits=limits,
-        network=code.network,
-        owner="" if agent is None else agent.id,
-    )
 
 
 def _build_outcome(name: str, result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
@@ -124,14 +126,3 @@ def _build_outcome(name: str, result: SandboxResult, blocks: Sequence[Block]) ->
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_MAX:]]
     text = "\n".join([result.error or f"the tool ended with {result.status}", *lines])
     return ToolOutcome.failure(name, text, stdout=stdout, stderr=stderr)
-
-
-def _mask_outcome(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
-    """The outcome without the values of secrets, in any text of it."""
-    return replace(
-        outcome,
-        text=mask.text(outcome.text),
-        stdout=tuple(map(mask.text, outcome.stdout)),
-        stderr=tuple(map(mask.text, outcome.stderr)),
-        blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
-    )

@@ -252,16 +252,7 @@ def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:
 
 def request_of(next_request: Preview) -> ModelRequest:
     """The next request as far as it is known: without the memory edits that it will tell."""
-    view = next_request.view
-    return ModelRequest(
-        model=next_request.agent.model,
-        system=view.prefix.system,
-        opening=view.prefix.opening,
-        in_words=bool(view.prefix.words_zone),
-        tools=view.prefix.tools,
-        messages=view.messages,
-        tail=next_request.status,
-    )
+    return next_request.view.request(next_request.agent.model, tail=next_request.status)
 
 
 def overview_of(next_request: Preview) -> ContextOverview:
