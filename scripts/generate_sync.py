@@ -52,7 +52,7 @@ OF_FRONTS: Mapping[str, str] = {
     "FolderById": "list_agents list_passages",
     "Folders": "add by_id count get_id page sizes",
     "GroupById": "conversation_of edit_message entries reply send_messages",
-    "Groups": "add count page page_of_agent",
+    "Groups": "add by_id count page page_of_agent",
     "History": "edit_message import_waiting message shown_messages",
     "Mcp": "add_and_read approve_unless_changed change get_by_name get_tool leads_inside list_of_agent"
     " list_tools run_tool server",
@@ -64,6 +64,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Sources": "labels",
     "Steps": "costs_of_runs leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
     " times_of_step trace_of_step",
+    "StoreFeatures": "companions",
     "Tools": "add count edit load page put read_source search_codes state test_new",
     "Why": "find_answer find_id",
 }
@@ -284,6 +285,8 @@ def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, s
         ]
         lines += ["", *(f"    {one}" for one in attributes)]
         for part in parts:
+            if not prefix and part.name in OF_FRONTS.get(f"{kind}Features", "").split():
+                continue
             names = Names(part.module, generated)
             lines += ["", *(_added(part, names, kind) if prefix else _added_plain(part, names))]
             used |= names.found

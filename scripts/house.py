@@ -123,22 +123,32 @@ def imports_and_calls(tree: ast.Module) -> Sequence[ast.AST]:
 
 
 def import_graph(src: Path) -> dict[str, set[str]]:
-    """Module -> the modules of the package that it imports."""
+    """Module -> the modules of the package that it imports. What features add is generated, and imports them where it
+    is used: that does not count."""
     found = {_dotted(src, path): (path, tree) for path, tree in modules(src)}
     graph: dict[str, set[str]] = {}
     for module, (path, tree) in found.items():
         names = (name for _, name in imports(src, path, tree))
-        targets = (name if name in found else name.rpartition(".")[0] for name in names)
-        graph[module] = {target for target in targets if target in found and target != module}
+        targets = {name if name in found else name.rpartition(".")[0] for name in names} & found.keys() - {module}
+        if path.read_text(encoding="utf-8").startswith(GENERATED):
+            targets = {target for target in targets if not target.startswith(f"{PACKAGE}.features.")}
+        graph[module] = targets
     return graph
 
 
 def folder_graph(src: Path, graph: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """Folder -> the folders whose modules its own modules import."""
-    folders = {_dotted(src, path): _dotted(src, path.parent / "__init__.py") for path, _ in modules(src)}
+    """Folder -> the folders whose modules its own modules import, generated ones left out. A module right under the
+    package is a room."""
+    folders = {
+        module: module if path.parent == src / PACKAGE else _dotted(src, path.parent / "__init__.py")
+        for path, _ in modules(src)
+        for module in [_dotted(src, path)]
+        if not path.read_text(encoding="utf-8").startswith(GENERATED)
+    }
     found: dict[str, set[str]] = {folder: set() for folder in folders.values()}
-    for module, targets in graph.items():
-        found[folders[module]] |= {folders[target] for target in targets} - {folders[module]}
+    for module in folders:
+        targets = {folders[target] for target in graph[module] if target in folders}
+        found[folders[module]] |= targets - {folders[module]}
     return found
 
 

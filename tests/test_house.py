@@ -27,18 +27,18 @@ def measure_package(src: Path, files: Mapping[str, str]) -> dict[str, list[str]]
         ("functions", {"core/ids.py": "class A:\n    def f(self):" + "\n        pass" * 80}, "core/ids.py:2: f: 81"),
         (
             "import",
-            {"a.py": "import perdure.b", "b.py": "def f():\n    from . import a"},
-            "2 files: perdure.a, perdure.b",
+            {"core/a.py": "import perdure.core.b", "core/b.py": "def f():\n    from . import a"},
+            "2 files: perdure.core.a, perdure.core.b",
         ),
         (
             "import",
             {
-                "a.py": "from perdure.b import x",
-                "b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .c import y",
-                "c.py": "import importlib\nimportlib.import_module('perdure.a')",
-                "d.py": "from perdure import a",
+                "core/a.py": "from perdure.core.b import x",
+                "core/b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .c import y",
+                "core/c.py": "import importlib\nimportlib.import_module('perdure.core.a')",
+                "core/d.py": "from perdure.core import a",
             },
-            "3 files: perdure.a, perdure.b, perdure.c",
+            "3 files: perdure.core.a, perdure.core.b, perdure.core.c",
         ),
         (
             "knots:",

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.context.request.assemble import View
 from perdure.core.access.values import Limits as Budget
@@ -122,19 +122,6 @@ class EngineSettings:
     extraction_retry_s: float = 30.0
     extract_at_close: bool = False
     schedule_grace_s: float = 300.0
-
-
-class SendSettings(Protocol):
-    """How agents that others write to are waited for, and the steps of their runs: those of `perdure.settings`."""
-
-    @property
-    def agent_reply_s(self) -> float: ...
-
-    @property
-    def agent_sends_at_once(self) -> int: ...
-
-    @property
-    def max_steps(self) -> int: ...
 
 
 def in_effect(agent: Agent, models: Models) -> Agent:

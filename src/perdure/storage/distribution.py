@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from perdure.core.features import feature_roots, feature_tables
+from perdure.core.features import feature_org_tables, feature_roots, feature_tables
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "agents": {
@@ -52,8 +52,6 @@ REFERENCE: Mapping[str, str] = {
     "organisations": "few",
     "users": "few, and of no agent",
     "tools": "few, and joined with the tools of each agent",
-    "mcp_servers": "few",
-    "mcp_tools": "few",
     "providers": "few",
     "identities": "joined with those of agents and of blocks",
     "folders": "few, and joined with those of each agent",
@@ -63,6 +61,7 @@ REFERENCE: Mapping[str, str] = {
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
     "model_traits": "one for a model",
+    **{table.name: table.why for table in feature_org_tables()},
 }
 """Tables that each node has whole, and why."""
 

@@ -12,7 +12,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, Gu
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.features import feature_settings, find_features
+from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import check_zone
 from perdure.core.tools.arguments import fit_arguments
@@ -53,6 +53,9 @@ def check_guards(settings: Mapping[str, Any]) -> None:
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""
+
+COMPANIONS: Point[[Tx, AgentId], Sequence[AgentId]] = Point("companions")
+"""The agents that keep the memory of one, and have copies of what was said to it."""
 
 _OF_FEATURES = [name for feature in find_features() for name in feature.own_settings]
 _SETTINGS = (

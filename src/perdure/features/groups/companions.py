@@ -48,16 +48,8 @@ _TYPES: Mapping[GroupKind, str] = {"sleeptime": "sleeptime_agent", "voice_sleept
 
 def find_companion(tx: Tx, agent_id: AgentId) -> Group | None:
     """The group of an agent and its companion; None: it has none."""
-    for kind in sorted(SLEEPTIME_KINDS):
-        for group in tx.of(Groups).page(where=GroupFilter(kind=kind, manager_agent_id=agent_id), limit=10):
-            if group.agent_ids:
-                return group
-    return None
-
-
-def has_companion(tx: Tx, agent_id: AgentId) -> bool:
-    """Whether an agent has a companion."""
-    return find_companion(tx, agent_id) is not None
+    groups = tx.of(Groups).page(where=GroupFilter(kinds=SLEEPTIME_KINDS, manager_agent_id=agent_id), limit=20)
+    return next((group for group in groups if group.agent_ids), None)
 
 
 def list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
@@ -259,10 +251,5 @@ def _put_setting(tx: Tx, agent: Agent, name: str, value: Any) -> None:
 
 def companions_of(tx: Tx, *, limit: int = 1_000) -> Sequence[Group]:
     """The groups of all agents with companions, oldest first."""
-    found = [
-        group
-        for kind in sorted(SLEEPTIME_KINDS)
-        for group in tx.of(Groups).page(where=GroupFilter(kind=kind), ascending=True, limit=limit)
-        if group.agent_ids and group.manager_agent_id is not None
-    ]
-    return sorted(found, key=lambda group: group.number)
+    groups = tx.of(Groups).page(where=GroupFilter(kinds=SLEEPTIME_KINDS), ascending=True, limit=limit)
+    return [group for group in groups if group.agent_ids and group.manager_agent_id is not None]

@@ -9,8 +9,8 @@ from datetime import datetime
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, Ids, ScheduleId
 from perdure.domain.agents.copies import CopyPart
+from perdure.domain.agents.units import COMPANIONS
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.units import HAS_COMPANION
 from perdure.features.schedules.values import Schedule, check_timing
 from perdure.storage.tx import Tx
 
@@ -34,7 +34,7 @@ def restore_schedules(
         except ScheduleInvalid as error:
             left_out.append(f"schedule {schedule.name!r:.80} is left out: {error!s:.200}")
             continue
-        if schedule.action == "companion" and not any(HAS_COMPANION(tx, agent_id)):
+        if schedule.action == "companion" and not any(COMPANIONS(tx, agent_id)):
             left_out.append(f"schedule {schedule.name!r:.80} is left out: the agent has no companion")
             continue
         own_id = ScheduleId(ids.new("schedule"))
