@@ -174,7 +174,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
     async def _write(self, unit: Callable[[Tx], T]) -> T:
         """Change what the agent remembers; what waits for its memory looks again."""
         done = await self._ports.store.write(unit)
-        self._ports.waiting.note((self.id, 0))
+        self._ports.unread.note((self.id, 0))
         return done
 
     async def edit_passage(self, passage_id: PassageId, changes: PassageChanges) -> Correction:

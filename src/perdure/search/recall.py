@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
+from perdure.core.features import Point
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
-from perdure.domain.facts.graphs import fact_sources
-from perdure.domain.facts.profile import load_profile
-from perdure.search.facts import recall_facts, said_in_view
 from perdure.search.history import History
 from perdure.search.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.messages import RankedMessages, rank_messages, why_message
@@ -48,22 +46,10 @@ EVIDENCE_HITS = 5
 SCORE_DIGITS = 4
 
 
-@dataclass(slots=True, kw_only=True)
-class _Recall:
-    """What a recall reads by, its candidates so far, and what their sources say beside it.
+@dataclass(slots=True)
+class Candidates:
+    """The candidates of a recall, and what their sources say beside it."""
 
-    Args:
-        turns, passages: the query for each search.
-        limit, floor: how many hits of each search are candidates, and the lowest score of one.
-    """
-
-    tx: Tx
-    scope: RecallScope
-    turns: SearchRequest | None
-    passages: SearchRequest
-    limit: int
-    floor: float
-    explain: bool
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     ran: dict[str, SearchReport] = field(default_factory=dict)
@@ -71,6 +57,14 @@ class _Recall:
     def add(self, candidate: Candidate, **facts: Any) -> None:
         self.candidates.append(candidate)
         self.facts.setdefault((candidate.kind, candidate.id), facts)
+
+
+RECALL_HITS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, bool], None] = Point("recall_hits")
+"""A feature adds what it finds for the request; with explanations if so asked."""
+RECALL_FILLS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, int, Callable[[str], int]], None] = Point(
+    "recall_fills"
+)
+"""A feature adds what may fill the budget of so many tokens, as they are counted."""
 
 
 def recall(
@@ -94,32 +88,26 @@ def recall(
         timezone: of dates in the text, without an agent; an agent has its own.
         in_words: the text is plain lines.
     """
-    collection = _Recall(
-        tx=tx,
-        scope=scope,
-        turns=turns,
-        passages=passages,
-        limit=max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT)),
-        floor=floor,
-        explain=explain,
-    )
+    limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
+    collection = Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
-        _add_blocks(collection, agent)
-    if agent is not None and scope.facts is not None:
-        _add_facts(collection, agent)
+        _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
+    if agent is not None and scope.features is not None:
+        RECALL_HITS(tx, agent, passages, scope, collection, explain)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter(states=RECALLED_STATES))
-        _add_passages(collection, ranked, archives)
+        _add_passages(tx, ranked, archives, scope, collection, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
-        _add_turns(collection, ranked_messages, turns)
+        _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.fills:
-        _add_profile(collection, agent, budget_tokens=budget_tokens, count=count)
+        if scope.features is not None:
+            RECALL_FILLS(tx, agent, passages, scope, collection, budget_tokens, count)
         if turns is not None:
-            _add_newest(collection, agent, turns)
+            _add_newest(tx, agent, turns, scope, collection)
     packed = pack(
         collection.candidates,
         budget=budget_tokens,
@@ -145,14 +133,14 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
-def _add_blocks(recall: _Recall, agent: Agent) -> None:
+def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collection: Candidates) -> None:
     """Add all blocks of the conversation, scored by the share of the query's words in them."""
-    blocks = recall.tx.blocks.list_by_agent(agent.id, recall.scope.conversation_seq or 0)
-    query = parse_query(recall.passages.text)
+    blocks = tx.blocks.list_by_agent(agent.id, conversation_seq)
+    query = parse_query(text)
     counts = clause_counts(query, [block.value for block in blocks])
     word_shares = (counts > 0).sum(0) / max(1, len(query.clauses))
     for position, block in enumerate(blocks):
-        recall.add(
+        collection.add(
             Candidate(
                 kind="block",
                 id=block.id,
@@ -163,26 +151,6 @@ def _add_blocks(recall: _Recall, agent: Agent) -> None:
                 position=position,
             ),
             label=block.label,
-        )
-
-
-def _add_facts(recall: _Recall, agent: Agent) -> None:
-    """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
-    hits = recall_facts(recall.tx, agent, recall.passages, recall.scope, explain=recall.explain)
-    if not hits:
-        return
-    recall.ran["facts"] = hits.ran
-    sources = fact_sources(recall.tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
-    best = hits[0].score
-    for place, hit in enumerate(hits):
-        fact = hit.fact
-        score = min(1.0, max(0.0, hit.score / best)) if best > 0 else 1 / (1 + place)
-        recall.add(
-            Candidate(kind="fact", id=fact.id, text=fact.text, score=score, occurred_at=fact.valid_at),
-            why=hit.why,
-            entities=(hit.subject.name, hit.object.name),
-            occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
         )
 
 
@@ -203,30 +171,42 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
     return scaled.round(SCORE_DIGITS)
 
 
-def _select_hits(recall: _Recall, ranked: Ranking, usable: Callable[[int], bool]) -> Iterator[tuple[int, float]]:
+def _select_hits(
+    ranked: Ranking, *, limit: int, floor: float, usable: Callable[[int], bool]
+) -> Iterator[tuple[int, float]]:
     """Yield (row of the pool, score) of the first `limit` rows that are hits themselves."""
     count = 0
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
     ):
-        if count == recall.limit or score < recall.floor:
+        if count == limit or score < floor:
             return
         if relevant and usable(row):
             count += 1
             yield row, score
 
 
-def _add_passages(recall: _Recall, ranked: RankedPassages, archives: Iterable[Archive]) -> None:
+def _add_passages(
+    tx: Tx,
+    ranked: RankedPassages,
+    archives: Iterable[Archive],
+    scope: RecallScope,
+    collection: Candidates,
+    *,
+    limit: int,
+    floor: float,
+    explain: bool,
+) -> None:
     """Add the hits among the passages."""
     names = {archive.id: archive.name for archive in archives}
-    recall.ran["passages"] = ranked.ran
+    collection.ran["passages"] = ranked.ran
 
-    order = ranked.ranked.order[: READ_AHEAD * recall.limit].tolist()
+    order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
     passages = {row: ranked.texts.passage(row) for row in order}
 
     def usable(row: int) -> bool:
         """Return whether a row may be a hit."""
-        return row in passages and not _is_searched_turn(passages[row], recall.scope)
+        return row in passages and not _is_searched_turn(passages[row], scope)
 
     folders: dict[ArchiveId, str] = {}
 
@@ -236,14 +216,14 @@ def _add_passages(recall: _Recall, ranked: RankedPassages, archives: Iterable[Ar
         if not name or "folder_id" not in passage.source:
             return name and str(name)
         if archive_id not in folders:
-            owner = recall.tx.archives.find_owner(archive_id)
+            owner = tx.archives.find_owner(archive_id)
             folders[archive_id] = "" if owner is None else f"{owner.name}/"
         return f"{folders[archive_id]}{name}"
 
-    for row, score in _select_hits(recall, ranked.ranked, usable):
+    for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):
         passage = passages[row]
         lines, path = _lines(passage), path_of(passage)
-        recall.add(
+        collection.add(
             Candidate(
                 kind="passage",
                 id=passage.id,
@@ -255,7 +235,7 @@ def _add_passages(recall: _Recall, ranked: RankedPassages, archives: Iterable[Ar
                 page=page if isinstance(page := passage.source.get("page"), int) else None,
                 occurred_at=passage.occurred_at,
             ),
-            why=why_passage(ranked, row) if recall.explain else None,
+            why=why_passage(ranked, row) if explain else None,
             archive_id=passage.archive_id,
             archive_name=names[passage.archive_id],
             source=dict(passage.source),
@@ -287,10 +267,19 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
     return MessageFilter(conversation_seq=scope.conversation_seq)
 
 
-def _add_turns(recall: _Recall, ranked: RankedMessages, request: SearchRequest) -> None:
+def _add_turns(
+    tx: Tx,
+    ranked: RankedMessages,
+    request: SearchRequest,
+    scope: RecallScope,
+    collection: Candidates,
+    *,
+    limit: int,
+    floor: float,
+    explain: bool,
+) -> None:
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
-    tx, scope = recall.tx, recall.scope
-    recall.ran["messages"] = ranked.ran
+    collection.ran["messages"] = ranked.ran
     history = request.histories.load(tx, ranked.agent.id)
     at = history.indexes(ranked.seqs)
 
@@ -305,7 +294,7 @@ def _add_turns(recall: _Recall, ranked: RankedMessages, request: SearchRequest) 
         """Return whether a row may be a hit."""
         return at[row] >= 0 and not is_in_view(int(at[row]))
 
-    best_rows = list(_select_hits(recall, ranked.ranked, usable))
+    best_rows = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
     scores = {int(at[row]): score for row, score in best_rows}
     rows = {int(at[row]): row for row, _ in best_rows}
     neighbours: dict[int, dict[int, float]] = {}  # index -> hit next to it -> share of the hit's score
@@ -332,9 +321,9 @@ def _add_turns(recall: _Recall, ranked: RankedMessages, request: SearchRequest) 
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(ranked.agent.id, line).id
         score = scores[index] if index in scores else max(neighbours[index].values())
-        recall.add(
+        collection.add(
             _turn(message, history, index, score, neighbours_of=hits),
-            why=why_message(tx, ranked, rows[index]) if recall.explain and index in rows else None,
+            why=why_message(tx, ranked, rows[index]) if explain and index in rows else None,
             beside=hits,
             **_facts_of(message, conversations[line]),
         )
@@ -368,33 +357,9 @@ def _facts_of(message: Message, conversation_id: ConversationId) -> dict[str, An
     }
 
 
-def _add_profile(recall: _Recall, agent: Agent, *, budget_tokens: int, count: Callable[[str], int]) -> None:
-    """Add what is known of the user, the most important first, to fill the budget."""
-    tx = recall.tx
-    if (graph := tx.graphs.find_by_agent(agent.id)) is None:
-        return
-    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=recall.passages.now)
-    facts = [entry.fact for entry in profile.entries if entry.fact is not None]
-    in_view = said_in_view(tx, graph, agent, facts, recall.scope)
-    facts = [fact for fact in facts if fact.first_seq not in in_view]
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity.name for entity in tx.entities.list_by_seqs(graph.id, seqs)}
-    sources = fact_sources(tx, graph.id, facts)
-    for place, fact in enumerate(facts):
-        recall.add(
-            Candidate(
-                kind="fact", id=fact.id, text=fact.text, score=2 - _rank(place), occurred_at=fact.valid_at, fills=True
-            ),
-            entities=(entities[fact.subject], entities[fact.object]),
-            occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
-        )
-
-
-def _add_newest(recall: _Recall, agent: Agent, request: SearchRequest) -> None:
+def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
     """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
     has to be searched for: its source would be that of all that follows."""
-    tx, scope = recall.tx, recall.scope
     history = request.histories.load(tx, agent.id)
     hidden = np.ones(history.rows, bool)
     if scope.in_view is not None:
@@ -417,9 +382,9 @@ def _add_newest(recall: _Recall, agent: Agent, request: SearchRequest) -> None:
             continue
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
-        score = (1 if message.role == "user" else 0) - _rank(place)
+        score = (1 if message.role == "user" else 0) - rank_cost(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
-        recall.add(turn, **_facts_of(message, conversations[line]))
+        collection.add(turn, **_facts_of(message, conversations[line]))
 
 
 def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
@@ -435,12 +400,12 @@ def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequ
     return [message for message in messages if (message.role, message.text) not in shown]
 
 
-def _rank(place: int) -> float:
+def rank_cost(place: int) -> float:
     """Return what a place costs of a score, so that order is kept."""
     return place / 10_000
 
 
-def _sources(packed: PackedText, recall: _Recall) -> Iterator[Source]:
+def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
     """Build the source of each piece."""
     for piece in packed.pieces:
         yield Source(
@@ -452,5 +417,5 @@ def _sources(packed: PackedText, recall: _Recall) -> Iterator[Source]:
             first=piece.first,
             last=piece.last,
             chars=piece.chars,
-            **recall.facts[piece.kind, piece.id],
+            **collection.facts[piece.kind, piece.id],
         )
