@@ -232,6 +232,9 @@ def main() -> int:
     return 0
 
 
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @dataclass(frozen=True)
 class Part:
     """What a feature adds to agents or the store by a name: an object, or a method of one."""
@@ -239,7 +242,7 @@ class Part:
     name: str
     module: Module
     of: ast.ClassDef
-    method: ast.FunctionDef | ast.AsyncFunctionDef | None
+    method: Method | None
 
 
 def feature_parts(
@@ -265,7 +268,22 @@ def _part(found: Mapping[str, Module], feature: Feature, name: str, reference: s
     module = found[f"{feature.package}.{module_name}"]
     of = next(node for node in module.classes if node.name == kind)
     methods = {one.name: one for one in of.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return Part(name, module, of, methods[method] if method else None)
+    return Part(name, module, of, _with_plain_defaults(methods[method], module) if method else None)
+
+
+def _with_plain_defaults(method: Method, module: Module) -> Method:
+    """The method with numbers in place of the module's own constants as defaults: what is typed imports nothing."""
+    named = {
+        target.id: node.value
+        for node in ast.parse(module.text).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    method = copy.deepcopy(method)
+    given = method.args.kw_defaults
+    given[:] = [named.get(one.id, one) if isinstance(one, ast.Name) else one for one in given]
+    return method
 
 
 def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, str], prefix: str) -> str:
@@ -330,7 +348,7 @@ def _body_of(head: Sequence[str], body: Sequence[str]) -> list[str]:
     return [*(f"    {line}" for line in head), *(f"        {line}".rstrip() for line in body)]
 
 
-def _without_transaction(method: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def _without_transaction(method: Method) -> Method:
     """The method as its callers see it."""
     method = copy.deepcopy(method)
     if any(ast.unparse(one) in UNITS for one in method.decorator_list):

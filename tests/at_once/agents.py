@@ -11,10 +11,10 @@ from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.facts.episodes import NewEpisode
 from perdure.features.groups.units import NewGroup
 from perdure.features.schedules.units import NewSchedule
 from perdure.library.checks import Page
-from perdure.library.facts.episodes import NewEpisode
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -329,8 +329,8 @@ async def fact_deleted_twice(room: Room) -> Changes:
     await room.at_once(lambda one: one.facts.restore(made.id), lambda one: one.facts.restore(made.id))
     assert len((await room.first.facts.history(made.id)).versions) == 3
     await room.at_once(
-        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
-        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts.of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts.of(made.graph_id).delete_episodes(scope),
     )
 
 
@@ -365,10 +365,10 @@ async def graph_of_one_name(room: Room) -> Changes:
     graph, other = room.results
     assert graph.id == other.id
     await room.at_once(
-        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
-        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
+        lambda one: one.facts.of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
+        lambda one: one.facts.of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
     )
-    assert len(await room.first.facts_of(graph.id).episodes({})) == 2
+    assert len(await room.first.facts.of(graph.id).episodes({})) == 2
 
 
 @case("FactViews.tidy", "FactViews.restore_last")

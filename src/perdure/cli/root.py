@@ -23,9 +23,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
     "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
-    "backup": ("upkeep", "Copy the store as it is now to a new file, while agents work."),
-    "restore": ("upkeep", "Put a backup in the place of the store."),
-    "migrate-db": ("upkeep", "Copy a store to another database, such as PostgreSQL."),
     "doctor": ("doctor", "Check models, data and ports, and say what helps."),
 }
 """Command of every day -> (module of `commands`, or nothing where `app` has it, first sentence of its help)."""
@@ -34,11 +31,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
     "source": (("memory",), "List, show or revert what memory came from."),
-    "fact": (
-        ("facts",),
-        "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
-        " profile, timeline, context, communities, entities, pause, resume, settings.",
-    ),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

@@ -6,13 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
     from typing import Any
 
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.facts.service import AsyncFacts
+    from perdure.features.facts.values import FactEvent, Profile
     from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
@@ -28,11 +32,29 @@ class AsyncStoreFeatures:
     _app: App
 
     @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app)
+
+    @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of an agent, or of all."""
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    async def backup(self, path: str | Path) -> None:
+        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
+
+        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
+
+        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
+        """
+        from perdure.features.copies.service import AsyncCopies
+
+        return await AsyncCopies(self._app).backup(path)
 
     @property
     def folders(self) -> AsyncFolders:
@@ -70,6 +92,13 @@ class AsyncAgentFeatures:
     _agent_id: Any
 
     @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app, self._agent_id)
+
+    @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of an agent, or of all."""
         from perdure.features.schedules.service import AsyncSchedules
@@ -88,6 +117,41 @@ class AsyncAgentFeatures:
         from perdure.features.costs.service import AsyncCosts
 
         return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
+
+    async def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).profile(budget_tokens=budget_tokens, user=user)
+
+    async def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).timeline(
+            since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags
+        )
 
     @property
     def files(self) -> AsyncAgentFiles:

@@ -139,15 +139,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
         return self._path
 
-    async def backup(self, path: str | Path) -> None:
-        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
-
-        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
-
-        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
-        """
-        await self.upkeep.backup(Path(path))
-
     @property
     def blocks(self) -> AsyncBlocks:
         """All blocks of the store."""

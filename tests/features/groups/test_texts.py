@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.domain.facts.turns import is_turn
+from perdure.features.facts.units.turns import is_turn
 from perdure.features.groups.texts import build_input, parse_choice
 from perdure.features.groups.units import update_group
 from perdure.features.groups.values import GroupMember, GroupPlan, Speaker

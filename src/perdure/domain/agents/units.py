@@ -32,7 +32,6 @@ from perdure.domain.agents.options import (
 )
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, read_object
 from perdure.storage.tx import Tx
@@ -61,7 +60,6 @@ _OF_FEATURES = [name for feature in find_features() for name in feature.own_sett
 _SETTINGS = (
     *_OF_FEATURES,
     *AUTOMATIC_SETTINGS,
-    FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
     CONTEXT_ENGINE,
@@ -235,7 +233,6 @@ def _check_agent(
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_profile(agent.settings)
-    check_agent_facts(agent.settings)
     check_compaction(agent.settings)
     check_summaries(agent.settings)
     engine_choice(agent.settings)

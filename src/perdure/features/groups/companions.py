@@ -11,13 +11,12 @@ from typing import Any, Literal
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.features import Point
+from perdure.core.features import Point, feature_settings
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.engine.ports import UnitInputs
 from perdure.features.groups.feature import COMPANION, COMPANION_OF
 from perdure.features.groups.tables import Groups
@@ -105,7 +104,7 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
     settings: dict[str, Any] = {
         # It begins each pass with its memory only, and what it reads are no statements of a user.
         AUTOCLEAR: True,
-        FACT_SETTINGS: {"capture": "off"},
+        **{name: one.of_companions for name, (_, one) in feature_settings().items() if one.of_companions is not None},
         "tool_rules": list(DEFAULT_RULES[agent_type]),
         **({} if window is None else {"context_window_tokens": window}),
     }
