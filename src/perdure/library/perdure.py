@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from perdure.app import App, start
@@ -129,9 +128,7 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     async def __aenter__(self) -> AsyncPerdure:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @property
