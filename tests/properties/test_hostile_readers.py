@@ -38,7 +38,6 @@ from perdure.domain.conversations.patterns import Search
 from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.known import names_in as entities_in
 from perdure.domain.forgetting import count_words
-from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.features.agent_files.reading import read_agent_file
@@ -48,6 +47,7 @@ from perdure.features.files.converters.html import html_to_markdown
 from perdure.features.files.converters.limits import Limits
 from perdure.features.files.converters.plain import json_in_lines, plain_document
 from perdure.features.files.converters.tables import csv_to_markdown
+from perdure.features.files.tools import sources_of_grep
 from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
 from perdure.providers.extractive.answers import parse_note

@@ -54,6 +54,7 @@ class TableUse:
         place: what these are called where a text is forgotten, of `PLACE_NAMES`.
         is_wide: whether a row may hold a whole request.
         has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
+        at_once: the condition of rows that go with the agent itself, as others would see it through them.
         spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
         queues: name of a queue -> the condition of the rows `t` that wait in it `:at` a time.
     """
@@ -64,6 +65,7 @@ class TableUse:
     place: str = "settings"
     is_wide: bool = False
     has_callback: bool = False
+    at_once: str = ""
     spread_key: Sequence[str] = ()
     queues: Mapping[str, str] = field(default_factory=dict)
 
@@ -99,6 +101,9 @@ class RootUse:
         ends: a statement that runs when the thing `:id` is deleted.
         texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
             is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
+        unique: its column whose values are unique in an organisation.
+        is_in_prompts: whether an agent that loses one needs a new prefix.
+        reference: why each node has all of its rows, where rows lie on several; empty: they lie as their ids say.
     """
 
     name: str
@@ -111,6 +116,45 @@ class RootUse:
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str = "settings"
     seen_by: str = ""
+    unique: str = ""
+    is_in_prompts: bool = False
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrgUse:
+    """What the store has to know of a table of things of an organisation that are parts of others.
+
+    Args:
+        parts: tables of its parts -> the column with its id.
+        reference: why each node has all of its rows, where rows lie on several.
+        queues: as those of a `TableUse`.
+    """
+
+    name: str
+    parts: Mapping[str, str]
+    reference: str
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextUse:
+    """What forgetting has to know of a table with texts of users, models and tools that are no agent's.
+
+    Args:
+        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
+        owners: the table of the things that have them, as `text_owners` or the kernel finds them.
+        owner: the column with the id of such a thing.
+        key, texts, is_wide: as those of a `TableUse`.
+    """
+
+    name: str
+    place: str
+    owners: str
+    owner: str
+    texts: Sequence[str]
+    key: Sequence[str] = ()
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +183,12 @@ class Feature:
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
-        roots: its tables of things that are no agent's.
+        roots: its tables of things that are no agent's; `of_org`: of those that are parts of such things.
+        texts: its tables with texts of things that are no agent's.
+        text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
+            have `:id`.
+        counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
+            that counts anew.
         archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
         points: name of a `Point` of the kernel -> the function that is called there.
@@ -164,6 +213,10 @@ class Feature:
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
     roots: Sequence[RootUse] = ()
+    of_org: Sequence[OrgUse] = ()
+    texts: Sequence[TextUse] = ()
+    text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
     archives: Sequence[ArchiveUse] = ()
     copies: str = ""
     points: Mapping[str, str] = field(default_factory=dict)

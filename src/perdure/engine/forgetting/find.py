@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import IN_VIEW, ForgetPreview, Found, Key, Mention, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, GraphId, MessageId, PassageId, is_id
+from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
 from perdure.engine.forgetting.facts import believed_facts
@@ -151,13 +151,8 @@ def _mention(
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
             if tx.archives.find_owner(passage.archive_id) is not None:
                 place = "file"
-        case _ if TEXT_TABLES[table].owners == "graphs":
-            name = tx.graphs.get(GraphId(owner_id)).name
-        case "archives" | "folders":
-            name = tx.archives.get(ArchiveId(owner_id)).name
-        case "files" | "file_parts":
+        case _ if TEXT_TABLES[table].owners != "agents":
             name = tx.mentions.name_of(table, owner_id)
-            place = "file" if table == "file_parts" else "settings"
         case "messages" | "message_revisions":
             seq, revision = int(found.key[0]), int(found.key[1]) if len(found.key) > 1 else 0
             message = messages.get(seq)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.features import feature_roots
+from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
@@ -28,19 +28,22 @@ from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
 from perdure.storage.upkeep.graphs import check_entities
 
-_SHARED = (*(root.name for root in feature_roots()), "folders", "archives", "blocks", "tools", "identities")
+_SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tools", "identities")
 
 _PARTS: Mapping[str, tuple[str, str]] = {
-    "file_uploads": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "file_parts": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "file_pages": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "agent_files": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
+    **{
+        part: (column, f"SELECT id FROM {table.name} WHERE org_id = :org_id")
+        for feature in find_features()
+        for table in feature.of_org
+        for part, column in table.parts.items()
+    },
     "mcp_tools": ("server_id", "SELECT id FROM mcp_servers WHERE org_id = :org_id"),
 }
 """Table -> its column that names a row of the organisation, and these rows."""
 
 _REST = (
-    *("files", "mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
+    *(table.name for feature in find_features() for table in feature.of_org),
+    *("mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
     *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
 )
 """What is left after everything that has parts."""
@@ -344,14 +347,9 @@ class _Part:
             )
             self._stale_tags()
             self._tag_counts()
-            self._count(
-                "files counted",
-                "folders",
-                "file_count",
-                "archive_id = :id",
-                "SELECT COUNT(*) FROM files f JOIN folders d ON d.id = f.folder_id"
-                " WHERE d.archive_id = :id AND f.status <> 'deleted'",
-            )
+            for feature in find_features():
+                for what, count in feature.counts.items():
+                    self._count(what, *count)
         self._count(
             "vectors counted",
             "vector_scopes",
