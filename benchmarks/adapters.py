@@ -19,12 +19,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.context import Compressed, Level, compress, decode, expand
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Role
 from perdure.core.models import Model
-from perdure.library import AsyncAgent
 from perdure.providers.embeddings.choose import choose_embedder
 from perdure.settings import Settings
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from perdure import Perdure
+from perdure import Agent, Perdure
 from perdure.core.ids import MessageId, Uuids
 from perdure.core.messages import Draft, Text
-from perdure.library import Agent
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says

@@ -24,9 +24,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, says
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.messages import Message
 from perdure.core.models import Model, ModelReply, ModelRequest
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says
 

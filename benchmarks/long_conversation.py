@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure import Perdure
+from perdure import Agent, Perdure
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.library import Agent
 from perdure.settings import Settings
 from perdure.testing import calls, says
 

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.floor import Yardstick, as_of_design
-from perdure import Perdure
+from perdure import Agent, Perdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Text
-from perdure.library import Agent
 from perdure.settings import Settings
 from perdure.storage.open import open_store
 from perdure.storage.store import Store

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import says
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         SpeakerStarted,
     )
     from perdure.features.schedules.values import Firing, Schedule
-    from perdure.library import *
+    from perdure.library.names import *
 
 # fmt: off
 __all__ = [
@@ -157,7 +157,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     home = importlib.import_module(f"perdure.{_HOME_OF.get(name, 'core.errors')}")
     if not hasattr(home, found := "Agent" if name == "AgentInfo" else name):
-        home = importlib.import_module("perdure.library")
+        home = importlib.import_module("perdure.library.names")
     value = getattr(home, found)
     globals()[name] = value  # the next time it is an ordinary attribute
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from perdure.testing import calls, says
 from tests.support.hostile import SHAPES
 from tests.support.library import open_async
 from tests.support.watchdog import Watchdog
+
+EACH = 1 if os.environ.get("PERDURE_FAULTS") == "full" else 3
+"""Of so many shapes one is tried; all of them in `make faults`, and each reader of them in `tests/properties`."""
 
 LIMIT_S = 0.5
 CHARS = 48_000
@@ -31,7 +35,7 @@ async def test_no_text_holds_the_event_loop(tmp_path: Path, monkeypatch: pytest.
     """A result, an answer and a message of each shape, just below the size from which much is done in threads."""
     dog, slow = Watchdog(), []
     with dog.watch(monkeypatch):
-        for number, (name, make) in enumerate(list(SHAPES.items())[part::4], start=1):
+        for number, (name, make) in enumerate(list(SHAPES.items())[part :: 4 * EACH], start=1):
             script = [calls("read_page"), says(f"Look: {make(CHARS)}"), says("done")]
             async with await open_async(tmp_path / f"{number}.db", *script, tools=[reader(make)]) as perdure:
                 agent = await perdure.create_agent(tools=["read_page"])

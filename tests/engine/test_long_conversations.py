@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from benchmarks.cache_cost import cache_cost
 from benchmarks.long_conversation import long_conversation
 from tests.support.real_tokens import real_tokens, tokens_of_request
+
+TURNS = 60 if os.environ.get("PERDURE_FAULTS") == "full" else 36
 
 
 def test_facts_of_long_ago_are_found_through_handles(tmp_path: Path) -> None:
@@ -22,9 +25,9 @@ def test_facts_of_long_ago_are_found_through_handles(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_provider_s_cache_serves_nearly_all_of_what_is_sent() -> None:
-    """60 turns of 4 calls, captured at an HTTP model: each request begins with the one before it but where a rewrite
+    """Turns of 4 calls, captured at an HTTP model: each request begins with the one before it but where a rewrite
     with a reason is recorded, and costs a seventh of what it would without a cache."""
-    came = await cache_cost(real_tokens)
+    came = await cache_cost(real_tokens, turns=TURNS)
 
     assert came.compactions > 2
     assert came.unexplained == 0

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import MessageFilter, Reasoning, Role, Text
 from perdure.core.models import ModelReply
 from perdure.core.text.words import parse_query
 from perdure.engine.search import search as search_module
 from perdure.engine.search.search import Search
-from perdure.library import AsyncAgent
 from perdure.search.messages import SPAN_CANDIDATES
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel

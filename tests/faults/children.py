@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.domain.blocks.units import NewBlock
-from perdure.library import AsyncPerdure
 from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
 from tests.support.stores import SECRET_KEY, new_address
 from tests.support.warm import KILL, killed, warm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from perdure.testing.http_model import HttpLine
 from tests.support.library import MODEL
 
 HANDLE = "openai/local"
+TURNS = 60 if os.environ.get("PERDURE_FAULTS") == "full" else 36
 
 
 @pytest.fixture
@@ -62,11 +64,11 @@ async def test_a_long_talk_loses_no_message(near: Any, kind: Any, window_tokens:
         near(server)
         async with await opened() as perdure:
             agent = await perdure.create_agent("ada", model=HANDLE, **tools)
-            answers = await talk(agent, 60)
+            answers = await talk(agent, TURNS)
             failed = [step for step in await agent.steps(limit=100) if step.status != "success"]
             known = perdure.app.models.traits(HANDLE).window_tokens
 
-    assert answers == ["Noted."] * 60
+    assert answers == ["Noted."] * TURNS
     assert all(row.prompt_tokens < window_tokens for row in server.served)
     assert len(failed) <= (4 if served else 0)
     # LM Studio's refusal has no figures, so it is guessed: smaller than what was refused.

@@ -73,7 +73,7 @@ from perdure.toolbox.builtin.index_output import show_output
 from tests.support.hostile import SHAPES, Read, growth
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-SIZES = (8_000, 32_000, 128_000) if FULL else (3_000, 12_000)
+SIZES = (8_000, 32_000, 128_000) if FULL else (2_000, 8_000)
 FACTOR, FLOOR_S = 7, 0.1
 """Four times the text may take five times as long; the rest, and what is below the floor, is noise of the machine."""
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure
-from perdure.library import AsyncAgent
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL

@@ -11,10 +11,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from perdure import AsyncPerdure, FactHit, Hits
+from perdure import AsyncAgent, AsyncPerdure, FactHit, Hits
 from perdure.core.facts.values import Fact, FactFilter
 from perdure.core.ids import FactId
-from perdure.library import AsyncAgent
 from perdure.search.archive_cache import FAR, FactColumns, load_fact_columns
 from perdure.settings import Settings
 from perdure.testing import FakeClock

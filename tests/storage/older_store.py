@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from perdure.library import AsyncPerdure, NewBlock
+from perdure import AsyncPerdure, NewBlock
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says, thinks
 
 MODEL = "test/scripted"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from perdure.library import AsyncPerdure
+from perdure import AsyncPerdure
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import FAMILIES, LOCAL, REFERENCE, citus_statements, distributed, preparation
 from perdure.testing import ScriptedModel, SequentialIds, calls, says

@@ -30,12 +30,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perdure import AsyncPerdure
 from perdure.core.errors import PerdureError
 from perdure.core.events import MessageAdded, RunEnded
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.library import AsyncPerdure
 from perdure.library.agent import AsyncAgent
 from perdure.testing.scripted_model import ScriptedModel, says
 from perdure.toolbox.functions import tool

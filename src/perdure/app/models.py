@@ -13,7 +13,6 @@ from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.ports import extract_nothing
 from perdure.providers.choosing import OwnModels
 from perdure.providers.discovery import Listing, find_providers
-from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 
@@ -49,6 +48,8 @@ def _find_extractor(
     handle = settings.facts_model or agent_model
     by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
     if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
+        from perdure.providers.extractive.extractor import PatternExtractor  # its patterns take a tenth of a second
+
         return PatternExtractor()
     if (model := registry.find(handle)) is None:
         raise registry.not_found(handle)

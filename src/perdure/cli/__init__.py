@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["main"]
+
+UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
+"""What httpx, FastAPI and uvicorn import if it is there, for a command, models and a restart that nobody uses here."""
 
 
 def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
+    sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     from perdure.cli.app import app
 
     app(prog_name="perdure")

@@ -332,13 +332,10 @@ def images_of(parts: Sequence[Part]) -> tuple[Image, ...]:
     """Return the pictures among these parts, those of results too."""
     found: list[Image] = []
     for part in parts:
-        match part:
-            case Image():
-                found.append(part)
-            case ToolResult(images=images):
-                found += images
-            case _:
-                pass
+        if isinstance(part, Image):
+            found.append(part)
+        elif isinstance(part, ToolResult):
+            found += part.images
     return tuple(found)
 
 

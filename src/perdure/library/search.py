@@ -17,8 +17,7 @@ from perdure.domain.archives.units import archives_of
 from perdure.domain.values import check_range
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
-from perdure.library.parts import AsyncAgentPart
-from perdure.library.units import find_conversation
+from perdure.library.parts import AsyncAgentPart, find_conversation
 from perdure.search.hits import HITS_MAX, FactScope, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
 from perdure.search.query import parse_time
 from perdure.storage.tx import Tx

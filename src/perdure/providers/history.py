@@ -43,7 +43,7 @@ def put_words_first(request: ModelRequest) -> ModelRequest:
     messages: list[Message] = []
     for is_said, group in groupby(request.messages, lambda message: message.role in ("user", "system")):
         same = list(group)
-        messages += sorted(same, key=_is_of_person) if is_said else same
+        messages += sorted(same, key=_is_of_person) if is_said and len(same) > 1 else same
     if request.tail:
         place = next((place for place in range(len(messages) - 1, -1, -1) if _is_of_person(messages[place])), None)
         if place is None:

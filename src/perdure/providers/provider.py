@@ -119,7 +119,7 @@ class Endpoint:
         """Whether its model of this name is one of the large hosts."""
         if self.entry.name == "openrouter":
             return name.partition("/")[0] in LARGE_HOSTS
-        if self.local or not self.entry.is_large:
+        if not self.entry.is_large or self.local:
             return False
         from perdure.providers.openai_chat.endpoint import is_openai  # with an HTTP client: slow
 

@@ -55,7 +55,8 @@ class ModelRegistry:
     ) -> None:
         self._own = own
         self._models = dict(models or {})
-        self._own_handles = frozenset(self._models)
+        self.own_handles = frozenset(self._models)
+        """The handles of the models that the program itself gave."""
         self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
         # Those of servers on this machine that no variable names.
         self._default_endpoints = {
@@ -84,11 +85,6 @@ class ModelRegistry:
         running = (endpoint for name, endpoint in self._default_endpoints.items() if name in self._listings)
         own = [self._own.endpoint] if self._own is not None and self._own.names() else []
         return [*self._configured.values(), *self._stored.values(), *own, *running]
-
-    @property
-    def own_handles(self) -> frozenset[str]:
-        """The handles of the models that the program itself gave."""
-        return self._own_handles
 
     def put_stored(self, endpoints: Sequence[Endpoint]) -> None:
         """Replace the providers that clients registered. What is known about changed ones is forgotten."""
@@ -201,16 +197,14 @@ class ModelRegistry:
 
         Raises: InvalidInput: a catalog of the user's that can't be read.
         """
-        if handle == EXTRACTIVE or handle in self._own_handles:
+        if handle == EXTRACTIVE or handle in self.own_handles:
             return None
         return self.traits(handle).window_tokens or facts_of(self.catalog_handle(handle)).window_tokens
 
     def most_window_tokens(self, handle: str) -> int | None:
         """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
-        if handle == EXTRACTIVE or handle in self._own_handles:
+        if handle == EXTRACTIVE or handle in self.own_handles:
             return None
-        if (window := self.traits(handle).window_tokens) is not None:
-            return window
         facts = facts_of(self.catalog_handle(handle))
         return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
 
@@ -219,17 +213,17 @@ class ModelRegistry:
 
         Raises: InvalidInput, as `window_tokens`.
         """
-        if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
+        if handle == EXTRACTIVE or handle in self.own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
         endpoint, name = match
-        own, facts = self._own_of(handle), facts_of(self.catalog_handle(handle))
+        own, facts, is_local = self._own_of(handle), facts_of(self.catalog_handle(handle)), endpoint.local
         base = (
             own[0].traits(name)
             if own is not None
             else ModelTraits(
-                local=endpoint.local,
+                local=is_local,
                 plain=not endpoint.is_large(name),
-                max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+                max_output_tokens=facts.max_output_tokens if is_local else None,
                 takes_tools=facts.tools,
             )
         )
@@ -238,7 +232,7 @@ class ModelRegistry:
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""
-        match = None if handle == EXTRACTIVE or handle in self._own_handles else self.provider_of(handle)
+        match = None if handle == EXTRACTIVE or handle in self.own_handles else self.provider_of(handle)
         if match is None:
             self.learned.add(handle, traits, address="")
         else:

@@ -9,10 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.text.dates import Span
@@ -20,6 +17,10 @@ from perdure.core.text.words import Matches, Query, parse_query
 from perdure.core.text.zones import zone
 from perdure.search.hits import SearchReport, SearchRequest
 from perdure.storage.tx import Tx
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) -> datetime | None:
@@ -200,4 +201,6 @@ def report_search(
 
 def _none(reason: str) -> VectorMatches:
     """Return no matches, with the reason."""
+    import numpy as np  # not above: a server that searches nothing reads a time too
+
     return VectorMatches(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.ports import Embedder, EmbedPurpose, WordEmbedder
-from perdure.core.telemetry.port import NOTHING, EmbeddingWork, Fact, Telemetry, Work
+from perdure.core.telemetry.port import EmbeddingWork, Fact, Telemetry, Work
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,6 @@ class Listeners:
 
     def during(self, work: Work) -> AbstractContextManager[object]:
         listeners = self._listeners
-        if not listeners:
-            return NOTHING
         if len(listeners) == 1:
             return listeners[0].during(work)
         contexts = contextlib.ExitStack()

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from perdure import AnswerOrigin, AsyncPerdure
+from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure
 from perdure.context.request.assemble import parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.core.facts.values import Fact
 from perdure.domain.provenance.context import context_sources
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
-from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import FakeClock, ScriptedModel, calls, says
 

@@ -219,13 +219,12 @@ def _store_reply(
 ) -> Progress:
     """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
     run = tx.runs.keep_lease(log.run)
-    log = replace(log, run=run)
     overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
     if run.options.differs:  # other requests of the conversation have another model or system text
         overcount = None
     results: list[Draft] = []
     if any(isinstance(part, ToolCall) for part in draft.parts):
-        parts = with_waits(tx, log, agent.settings, tools_of(tx, run), draft.parts, refused=refused)
+        parts = with_waits(tx, replace(log, run=run), agent.settings, tools_of(tx, run), draft.parts, refused=refused)
         draft = replace(draft, parts=parts)
         results = [
             result_draft(part, ToolOutcome(text=refused[part.call_id], status="error", refused=True), inputs)
@@ -244,17 +243,18 @@ def _store_reply(
     count_use(tx, agent, run.options, step.model, reply.usage, inputs)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
-    log = replace(log, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
+    log = replace(log, run=run, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
 def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, ports: Ports) -> None:
     """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
     prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
-    traits = ports.models.traits(model)
-    is_known = not (traits.local and traits.takes_tools) or traits.calling in ("native", "text")
     # A server may leave out what it has in its cache, so only a conversation's first request tells.
-    if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+    if not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+        return
+    traits = ports.models.traits(model)
+    if not (traits.local and traits.takes_tools) or traits.calling in ("native", "text"):
         return
     others = rows_at_least(request.view, {}, ports.counter) + ports.counter.at_least(prefix.system)
     tools = ports.counter.at_least(tools_text(prefix.tools))

@@ -171,6 +171,7 @@ def make_request(
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
         overcount=conversation.overcount,
+        window=inputs.window(agent),
     )
     has_news = builder.memory.versions != conversation.seen
     if has_news:
@@ -209,8 +210,7 @@ def make_request(
         note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
-    recorded = replace(builder.log, steps=(*builder.log.steps, step))
-    return Progress(recorded, stored, request=RequestParts(builder.agent, view))
+    return Progress(replace(builder.log, steps=(*builder.log.steps, step)), stored, request=RequestParts(agent, view))
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
@@ -302,7 +302,7 @@ def _add_deltas(builder: RequestBuilder, prefix: Prefix) -> Prefix:
     tx, agent, conversation, memory = builder.tx, builder.agent, builder.conversation, builder.memory
     inputs = builder.inputs
     texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs)
-    window, reserve = inputs.window(agent)
+    window, reserve = builder.window
     tokens = sum(engine_tokens(text, inputs.counter) for text in texts)
     if prefix.tokens + builder.view_tokens + tokens - builder.overcount > window - reserve:
         if builder.rewrite_reason is None:
@@ -366,7 +366,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
     """The size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent, prefix = builder.inputs, builder.agent, view.prefix
     status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)
-    window, reserve = inputs.window(agent)
+    window, reserve = builder.window
     most, overcount, factor = window - reserve, builder.overcount, 1.0
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
     if builder.log.steps and (overflows := builder.log.overflows):  # the provider has refused a request of this run
@@ -408,7 +408,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
         digest=view.digest(size.status),
         tokens=size.estimated,
         overcount=size.overcount,
-        window_tokens=inputs.window(agent)[0],
+        window_tokens=builder.window[0],
         tool_choice="none" if log.must_speak else None if rules is None else rules.choice,
         single_calls=rules is not None,
     )

@@ -110,7 +110,7 @@ def _use_prepared(builder: RequestBuilder, view: View, size: RequestSize) -> Pro
     """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: its prefix
     is not sent yet, the provider's cache has expired, or the run's calls save more than the new prefix costs."""
     agent, log = builder.agent, builder.log
-    window, reserve = builder.inputs.window(agent)
+    window, reserve = builder.window
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
     if not builder.inputs.swaps_early:
         return None
@@ -159,7 +159,7 @@ def _load_situation(
 ) -> Situation:
     """What the plan is made of."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
-    window, reserve = inputs.window(agent)
+    window, reserve = builder.window
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
     traits = inputs.models.traits(agent.model)
     certificate = Certificate(
@@ -218,6 +218,7 @@ class RequestBuilder:
         events: of this transaction, not stored yet.
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
+        window: as `UnitInputs.window` tells it.
         rewrite_reason: why the prefix was written in this transaction; None: it was not.
         leaves_out_notes: no other room can be made than that of the agent's working notes.
     """
@@ -233,6 +234,7 @@ class RequestBuilder:
     memory: Memory
     view_tokens: int
     overcount: int
+    window: tuple[int, int]
     rewrite_reason: str | None = None
     leaves_out_notes: bool = False
 

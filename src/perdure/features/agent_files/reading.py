@@ -12,6 +12,7 @@ that its blocks had.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -98,12 +99,12 @@ def _message(place: int, one: Mapping[str, Any], document: Mapping[str, Any]) ->
 NAME = "perdure"
 VERSION = 1
 
-_COPY = TypeAdapter(AgentCopy)
+_COPY = functools.cache(lambda: TypeAdapter(AgentCopy))  # not built by a server that is asked for no file
 
 
 def own_part(copy: AgentCopy) -> dict[str, Any]:
     """The part of a file with one agent."""
-    own = _COPY.dump_python(replace(copy, parts={}), mode="json")
+    own = _COPY().dump_python(replace(copy, parts={}), mode="json")
     del own["parts"]
     kinds = {part.name: TypeAdapter(part.kind) for part in copy_parts()}
     own |= {name: kinds[name].dump_python(part, mode="json") for name, part in copy.parts.items()}
@@ -129,7 +130,7 @@ def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
 
 def _read_copy(shape: Any) -> AgentCopy:
     """The copy of an agent, with what features have of it. Raises: ValidationError."""
-    copy = _COPY.validate_python(shape)
+    copy = _COPY().validate_python(shape)
     parts = {
         part.name: TypeAdapter(part.kind).validate_python(shape[part.name])
         for part in copy_parts()

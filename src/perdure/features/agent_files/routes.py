@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import PlainTextResponse
@@ -16,13 +16,13 @@ from perdure.core.ids import ConversationId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
-from perdure.server.http import Json, Library, json_answer
+from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.wire.answers import ImportedAgents
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
 
 log = logging.getLogger(__name__)
 
-router = APIRouter(tags=["agents"])
+router = Router(tags=["agents"])
 
 
 _EXAMPLE = {"text/plain": {"example": '{"agents": [...], "blocks": [...], "tools": [...], ...}'}}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from perdure.core.ids import ConversationId
 from perdure.features.costs.ledger import CostLedger
-from perdure.server.http import Json, Library, Limit, json_answer
+from perdure.server.http import Json, Library, Limit, Router, json_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
 
-router = APIRouter(tags=["agents"])
+router = Router(tags=["agents"])
 
 
 @router.get("/v1/agents/{agent_id}/context/costs")

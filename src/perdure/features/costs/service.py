@@ -18,8 +18,7 @@ from perdure.core.runs import Run, RunKey, Step
 from perdure.engine.run.prefixes import prefix_of_run
 from perdure.features.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
 from perdure.library.checks import check_limit
-from perdure.library.parts import AsyncAgentPart
-from perdure.library.units import find_conversation
+from perdure.library.parts import AsyncAgentPart, find_conversation
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 
@@ -28,13 +28,13 @@ from perdure.features.files.wire import (
 )
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.archives import Passage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 
-router = APIRouter(tags=["folders"])
+router = Router(tags=["folders"])
 
 FILE_BLOCKS_MAX = 100
 """The most files that an agent's answer shows as blocks; its list of files has all."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -18,7 +18,7 @@ from perdure.features.groups import wire
 from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
 from perdure.library.checks import LIMIT_MAX, Page
 from perdure.server.errors import failure_answer
-from perdure.server.http import Json, Library, json_answer, library_of, pages
+from perdure.server.http import Json, Library, Router, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers import Message, Reply
@@ -27,7 +27,7 @@ from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 
-router = APIRouter(tags=["groups"])
+router = Router(tags=["groups"])
 
 _Page = Annotated[Page, pages("group", limit=50, order="desc")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 
 from perdure.core.ids import AgentId, ConversationId
 from perdure.engine.run.run_request import KEY_MAX_CHARS
@@ -22,12 +22,12 @@ from perdure.features.schedules.wire import (
 )
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, json_answer
+from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.runs import Run, wire_run
 
-router = APIRouter(tags=["schedules"])
+router = Router(tags=["schedules"])
 
 NEXT_TIMES = 5
 

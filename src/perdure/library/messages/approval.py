@@ -23,9 +23,8 @@ from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import check_text, outside
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.messages.requests import AsyncRequests
-from perdure.library.parts import reads, writes
+from perdure.library.parts import find_conversation, reads, writes
 from perdure.library.reply import Reply, although_kept
-from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 

@@ -29,9 +29,8 @@ from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, outside
-from perdure.library.parts import AsyncAgentPart, reads, writes
+from perdure.library.parts import AsyncAgentPart, find_conversation, reads, writes
 from perdure.library.providers import ModelHandles
-from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 COMPACTED: Point[[App, AgentId], None] = Point("compacted")

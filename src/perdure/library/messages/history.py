@@ -27,8 +27,7 @@ from perdure.library.messages.paging import (
     load_whole,
 )
 from perdure.library.messages.requests import AsyncRequests, fetch_images
-from perdure.library.parts import reads
-from perdure.library.units import find_conversation
+from perdure.library.parts import find_conversation, reads
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -11,9 +11,8 @@ from perdure.core.messages import Message
 from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
-from perdure.library.parts import AsyncAgentPart, reads
+from perdure.library.parts import AsyncAgentPart, find_conversation, reads
 from perdure.library.search import Moment, period
-from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 VERSIONS_PAGE = 50

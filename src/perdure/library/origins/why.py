@@ -31,9 +31,8 @@ from perdure.library.checks import check_text
 from perdure.library.origins.answers import answer_of, find_message, last_step
 from perdure.library.origins.memory import MemoryOrigins
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, find_conversation, find_run
 from perdure.library.runs.steps import load_with_run
-from perdure.library.units import find_conversation, find_run
 from perdure.storage.tx import Tx
 
 REASONS: Mapping[FactChange, str] = {

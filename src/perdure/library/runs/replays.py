@@ -17,9 +17,8 @@ from perdure.core.runs import NO_USAGE, Run, Step, Usage
 from perdure.core.tools.loops import split_arguments
 from perdure.engine.budget import CallBudget
 from perdure.library.checks import check_text
-from perdure.library.parts import AsyncAgentPart, reads
+from perdure.library.parts import AsyncAgentPart, find_run, list_run_messages, reads
 from perdure.library.runs.steps import build_request, is_redacted, prices_of
-from perdure.library.units import find_run, list_run_messages
 from perdure.storage.tx import Tx
 
 

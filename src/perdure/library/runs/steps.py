@@ -33,8 +33,7 @@ from perdure.engine.context_engines.calls import PAGED
 from perdure.engine.run.request import load_view
 from perdure.engine.run.room import Preview, preview
 from perdure.library.checks import Page, check_limit, check_text
-from perdure.library.parts import AsyncAgentPart, reads, writes
-from perdure.library.units import find_conversation, find_run, list_run_messages
+from perdure.library.parts import AsyncAgentPart, find_conversation, find_run, list_run_messages, reads, writes
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

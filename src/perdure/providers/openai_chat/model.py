@@ -119,7 +119,7 @@ class OpenAIChat:
         watch = LoopWatch(is_read=is_read) if traits.local or not is_read else None
         response: httpx.Response | None = None
         dialect = self._dialect
-        body = self._body(request, dialect)
+        body = self._body(request, dialect, traits)
         sent: Patience[httpx.Response] = Patience(silence)
         begun_at: float | None = None
         clock = asyncio.get_running_loop().time
@@ -153,7 +153,7 @@ class OpenAIChat:
             for piece in last:
                 yield piece
             await _drain(chunks)
-            self._learn_from(reader, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
+            self._learn_from(reader, traits, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
             await self._look_at_server(after=1)
             yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
@@ -175,14 +175,15 @@ class OpenAIChat:
 
     async def _look_at_server(self, *, after: int) -> None:
         """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
+        if self._look is None or self._looks != after:
+            return
         traits = self._traits()
-        if self._look is not None and traits.local and self._looks == after and not (after and traits.window_tokens):
+        if traits.local and not (after and traits.window_tokens):
             self._looks += 1
             await self._look()
 
-    def _body(self, request: ModelRequest, dialect: Dialect) -> Body:
+    def _body(self, request: ModelRequest, dialect: Dialect, traits: ModelTraits) -> Body:
         """The body of a request, as this server is known to take it."""
-        traits = self._traits()
         if not traits.takes_tools:
             request = replace(request, tools=())
         if traits.local:
@@ -204,15 +205,15 @@ class OpenAIChat:
             # What changes nothing in this request is not what it was refused for.
             while (other := simpler(dialect, refusal, local=self._traits().local)) is not None:
                 dialect = other
-                if self._body(request, dialect).data != before.data:
+                if self._body(request, dialect, self._traits()).data != before.data:
                     break
-        if (body := self._body(request, dialect)).data == before.data:
+        if (body := self._body(request, dialect, self._traits())).data == before.data:
             raise refusal
         return body, dialect
 
-    def _learn_from(self, reader: AnswerReader, *, read_s: float, written_s: float) -> None:
+    def _learn_from(self, reader: AnswerReader, traits: ModelTraits, *, read_s: float, written_s: float) -> None:
         """Learn from an answer how fast the model is, and whether its server is llama.cpp."""
-        traits, usage = self._traits(), reader.usage
+        usage = reader.usage
         read, written = usage.input_tokens - usage.cached_input_tokens, usage.output_tokens
         speeds = reader.speeds
         if speeds is not None:
@@ -224,7 +225,7 @@ class OpenAIChat:
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         """The body that this request would be sent with."""
-        body = self._body(request, self._dialect)
+        body = self._body(request, self._dialect, self._traits())
         payload: dict[str, Any] = json.loads(body.data)
         return payload
 

@@ -96,7 +96,11 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """A message of the log as messages of the chat API: none if it is empty, one for each tool result."""
-    match _ROLES.get((message.role, message.kind)):
+    kind = _ROLES.get((message.role, message.kind))
+    if len(message.parts) == 1 and kind in ("user", "assistant") and isinstance(text := message.parts[0], Text):
+        # Nearly all of a history, which is sent with every request.
+        return [{"role": kind, "content": text.text}] if text.text or kind == "user" else []
+    match kind:
         case "assistant":
             return _assistant(message, dialect)
         case "tool":
@@ -105,8 +109,8 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
                 for result in message.parts
                 if isinstance(result, ToolResult)
             ]
-        case role:
-            return [{"role": role or dialect.engine_role, "content": _content(message.parts, dialect)}]
+        case _:
+            return [{"role": kind or dialect.engine_role, "content": _content(message.parts, dialect)}]
 
 
 def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any]]:
@@ -140,8 +144,7 @@ def _add(
     shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
 ) -> None:
     """Append messages; after a tool's result, where no user may follow, a text of the engine is added to the result."""
-    follows_tool = bool(added) and added[0]["role"] == "user" and bool(shapes) and shapes[-1]["role"] == "tool"
-    if dialect.user_after_tool or not follows_tool:
+    if dialect.user_after_tool or not (added and shapes and (added[0]["role"], shapes[-1]["role"]) == ("user", "tool")):
         shapes += added
     elif engine and isinstance(added[0]["content"], str):
         shapes[-1] |= {"content": f"{shapes[-1]['content']}\n\n{added[0]['content']}"}
@@ -210,7 +213,7 @@ def _mark(messages: list[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) 
 
 def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """An answer of the model in the API's shape; an empty list if it has neither text nor calls."""
-    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    text = "".join([part.text for part in message.parts if isinstance(part, Text)])
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
     if not text and not calls:
         return []  # servers refuse an empty message

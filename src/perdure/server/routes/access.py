@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import Depends, HTTPException, Path, Query, Request
 
 from perdure.core.access.values import AuditFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.library.access import Access
-from perdure.server.http import Json, Limit, json_answer, library_of, principal_of
+from perdure.server.http import Json, Limit, Router, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
 from perdure.server.wire.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
-router = APIRouter(tags=["access"])
+router = Router(tags=["access"])
 
 _OrgPath = Annotated[OrgIdIn, Path(description="The id of the organisation.")]
 _UserPath = Annotated[UserIdIn, Path(description="The id of the user.")]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from random import choice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from perdure.core import agents as core
 from perdure.core.agents import AgentFilter, AgentOrder
@@ -16,7 +16,7 @@ from perdure.core.runs import StopReason
 from perdure.library.agents import AgentState
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, Limit, Order, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, pages
 from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.answers import Confirmation, Context
 from perdure.server.wire.base import WIRE_SETTING, wire_members
@@ -26,7 +26,7 @@ from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Identit
 from perdure.server.wire.models import facts_of
 from perdure.server.wire.shapes import Object
 
-router = APIRouter(tags=["agents"])
+router = Router(tags=["agents"])
 
 AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
 """A page of the agents that have something."""

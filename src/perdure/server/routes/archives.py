@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.archives import Archive, ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn
 
-router = APIRouter(tags=["archives"])
+router = Router(tags=["archives"])
 
 
 @router.post("/v1/archives/")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, json_answer, pages, require_scope
+from perdure.server.http import Json, Library, Router, json_answer, pages, require_scope
 from perdure.server.routes.agents import AgentsPage, agent_answer, agents_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.base import WIRE_FIELDS, wire_members
 from perdure.server.wire.blocks import Block, BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, IdentityIdIn, Items, Tags
 
-router = APIRouter(tags=["blocks"])
+router = Router(tags=["blocks"])
 
 _COUNT_MAX = 2**31 - 1
 _Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
@@ -19,7 +19,7 @@ from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Limit, Order, json_answer, library_of
+from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, library_of
 from perdure.server.routes.messages import (
     HistoryQuery,
     answer_message,
@@ -42,7 +42,7 @@ from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, Conversation
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
 from perdure.server.wire.messages import Display
 
-router = APIRouter(tags=["conversations"])
+router = Router(tags=["conversations"])
 
 _ORDERS: dict[str, ConversationOrder] = {
     "created_at": "created",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 from fastapi import Path as PathParam
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from perdure.library.origins.values import origin_shape
 from perdure.library.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.facts import (
     SCOPE_MAX_CHARS,
     CommunityShape,
@@ -48,7 +48,7 @@ from perdure.server.wire.facts import (
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
 from perdure.server.wire.sources import FactOriginShape
 
-router = APIRouter(tags=["facts"])
+router = Router(tags=["facts"])
 
 Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=SCOPE_MAX_CHARS)]
 """A name and a value."""

@@ -6,15 +6,14 @@ import logging
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.requests import Request
 
 from perdure.core.errors import StoreError
-from perdure.server.http import Json, Library, json_answer, json_bytes
+from perdure.server.http import Json, Library, Router, json_answer, json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.wire.answers import Health
 
-router = APIRouter()
+router = Router()
 
 log = logging.getLogger(__name__)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from perdure.core.agents import IdentityFilter, IdentityType
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agents_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.blocks import Block, block_shape
 from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
 from perdure.server.wire.identities import Identity, IdentityChangesIn, IdentityIn, Properties, property_values
 
-router = APIRouter(tags=["identities"])
+router = Router(tags=["identities"])
 
 
 @router.post("/v1/identities/")

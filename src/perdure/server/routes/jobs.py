@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
@@ -15,7 +15,7 @@ from perdure.engine.run.batch import named_request
 from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.library.checks import Page
 from perdure.library.runs import jobs
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
@@ -106,7 +106,7 @@ def wire_batch(batch: Batch) -> Object:
     return Job.make(batch, **callback_fields(batch.callback))
 
 
-router = APIRouter(tags=["jobs"])
+router = Router(tags=["jobs"])
 
 _Page = Annotated[Page, pages("job", limit=50, order="desc")]
 _Batches = Annotated[Page, pages("job", limit=100, order="desc")]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
@@ -19,7 +19,7 @@ from perdure.library.tools.mcp import AsyncMcp
 from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.errors import UNKNOWN
-from perdure.server.http import Json, Library, json_answer, json_bytes
+from perdure.server.http import Json, Library, Router, json_answer, json_bytes
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.mcp import (
@@ -45,7 +45,7 @@ from perdure.server.wire.mcp import McpServer as WireMcpServer
 from perdure.server.wire.tools import Tool as WireTool
 from perdure.server.wire.tools import ToolHit, ToolSearchIn, execution_shape, hit_shape, tool_shape
 
-router = APIRouter(tags=["mcp-servers"])
+router = Router(tags=["mcp-servers"])
 log = logging.getLogger(__name__)
 
 BY_NAME = "/v1/tools/mcp/servers"

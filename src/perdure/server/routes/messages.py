@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -25,7 +25,7 @@ from perdure.library.messages.paging import HistoryPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.server.errors import continuing_run_answer, failure_answer
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, json_answer, library_of
+from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.agents import Agent
@@ -46,7 +46,7 @@ from perdure.server.wire.messages import Display, MessageType, wire_messages
 from perdure.server.wire.runs import Run as WireRun
 from perdure.server.wire.runs import letta_response, wire_run
 
-router = APIRouter()
+router = Router()
 
 T = TypeVar("T")
 

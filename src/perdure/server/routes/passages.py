@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from perdure.core.passages import PassageState, TagMatch
 from perdure.library.checks import Page
 from perdure.library.passages import passage_filter
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.answers import Confirmation, Deleted
 from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
 
-router = APIRouter(tags=["passages"])
+router = Router(tags=["passages"])
 
 _SEARCH = (
     "A part of the text, in any case. Behind the first 2,000 passages it begins where a word begins, and one or two"

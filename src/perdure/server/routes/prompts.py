@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -22,7 +22,7 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.client_tools import client_tools_of
 from perdure.library.reply import Reply
-from perdure.server.http import Json, Library, forget_body, json_answer, while_connected
+from perdure.server.http import Json, Library, Router, forget_body, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers import Completion, Generated, Model
@@ -229,7 +229,7 @@ def _usage_shape(usage: Usage) -> dict[str, Any]:
     }
 
 
-router = APIRouter(tags=["models"])
+router = Router(tags=["models"])
 
 
 @router.get("/v1/models/")

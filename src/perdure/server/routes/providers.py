@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from perdure.app import PROVIDERS
@@ -13,7 +12,7 @@ from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
 from perdure.library.providers import ProviderFields
 from perdure.server.errors import NotSupported
-from perdure.server.http import Json, Library, json_answer, pages
+from perdure.server.http import Json, Library, Router, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
@@ -86,7 +85,7 @@ def provider_shape(provider: ModelProvider) -> Object:
     return Provider.make(provider, **fields(provider, "region", "api_version", "created_at", "updated_at"))
 
 
-router = APIRouter(tags=["providers"])
+router = Router(tags=["providers"])
 
 
 @router.get("/v1/providers/")

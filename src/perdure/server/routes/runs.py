@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
@@ -20,7 +20,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepOfRun
 from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, Limit, forget_body, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Router, forget_body, json_answer, pages
 from perdure.server.sse import Streams
 from perdure.server.wire import runs as wire
 from perdure.server.wire.answers import Message
@@ -31,7 +31,7 @@ from perdure.server.wire.input import ResumeRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
 
-router = APIRouter()
+router = Router()
 
 ACTIVE: tuple[RunStatus, ...] = ("queued", "running")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import StrictBool
 
 from perdure.core import secrets
 from perdure.library.checks import Page
 from perdure.server.errors import NotSupported
-from perdure.server.http import Json, Library, Limit, json_answer, pages
+from perdure.server.http import Json, Library, Limit, Router, json_answer, pages
 from perdure.server.wire.base import MASKED, WireRequest
 from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
 from perdure.server.wire.shapes import Object, StampedShape, computed
@@ -94,7 +94,7 @@ class Variable(
     value: str = MASKED
 
 
-router = APIRouter(tags=["sandbox"])
+router = Router(tags=["sandbox"])
 
 
 @router.post("/v1/sandbox-config/")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -25,7 +25,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search import hits as found
 from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why
-from perdure.server.http import Json, Library, json_answer
+from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
@@ -184,7 +184,7 @@ def _explanation(score: float, why: Why | None, ran: SearchReport | None = None)
     return shape | ({} if ran is None else {"ran": asdict(ran)})
 
 
-router = APIRouter(tags=["search"])
+router = Router(tags=["search"])
 
 REPORT_HEADER = "x-perdure-ran"
 SEARCHED_ROLES: tuple[Role, ...] = ("user", "assistant", "system")

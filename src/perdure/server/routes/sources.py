@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins.sources import revert_shape, source_shape, write_shape
 from perdure.library.origins.values import origin_shape
-from perdure.server.http import Json, Library, json_answer
+from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.wire import sources
 from perdure.server.wire.base import fields
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
 
-router = APIRouter()
+router = Router()
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
 from perdure.library.checks import Page
-from perdure.server.http import Json, Library, json_answer, pages, while_connected
+from perdure.server.http import Json, Library, Router, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_replies
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.answers import ToolRun
@@ -34,7 +34,7 @@ from perdure.server.wire.tools import (
     tool_state_shape,
 )
 
-router = APIRouter(tags=["tools"])
+router = Router(tags=["tools"])
 
 BASE_TOOLS_MAX = 1_000
 

@@ -164,6 +164,14 @@ class WireRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
+    # A class is built at its first body, but an adapter of it at once: FastAPI hides what pydantic warns of there.
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls.model_config["defer_build"] = True
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        cls.model_config["defer_build"] = False
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)

@@ -25,7 +25,7 @@ class Events(Table):
         """Add events, and return them with their numbers, consecutive within the run. Raises: NotFound."""
         batches: list[list[Event]] = []
         for event in events:
-            if batches and not any(isinstance(one, DeltaStreamed) for one in (event, batches[-1][-1])):
+            if batches and not (isinstance(event, DeltaStreamed) or isinstance(batches[-1][-1], DeltaStreamed)):
                 batches[-1].append(event)
             else:
                 batches.append([event])

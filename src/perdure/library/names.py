@@ -1,0 +1,39 @@
+"""The public names of the library; `perdure` hands them on."""
+
+from __future__ import annotations
+
+from perdure.app import hook as hook
+from perdure.app import tool as tool
+from perdure.context.request.explain import Explanation as Explanation
+from perdure.context.window.overview import ContextOverview as ContextOverview
+from perdure.domain.archives.passages import NewPassage as NewPassage
+from perdure.domain.blocks.units import NewBlock as NewBlock
+from perdure.domain.conversations.importing import ImportedMessage as ImportedMessage
+from perdure.domain.forgetting import TidyItem as TidyItem
+from perdure.domain.mcp import ToolsByStatus as ToolsByStatus
+from perdure.domain.tools.units import ToolHit as ToolHit
+from perdure.engine.run.accept import Accepted as Accepted
+from perdure.library.agent import AsyncAgent as AsyncAgent
+from perdure.library.archives import AsyncArchive as AsyncArchive
+from perdure.library.facts.facts import FactHistory as FactHistory
+from perdure.library.messages.paging import ImportResult as ImportResult
+from perdure.library.messages.transcripts import TranscriptEntry as TranscriptEntry
+from perdure.library.origins.values import AnswerOrigin as AnswerOrigin
+from perdure.library.origins.values import FactOrigin as FactOrigin
+from perdure.library.origins.values import MemoryOrigin as MemoryOrigin
+from perdure.library.perdure import AsyncPerdure as AsyncPerdure
+from perdure.library.reply import Reply as Reply
+from perdure.library.runs.replays import Replay as Replay
+from perdure.library.runs.steps import StepInfo as StepInfo
+from perdure.library.sync.agent import Agent as Agent
+from perdure.library.sync.archives import Archive as Archive
+from perdure.library.sync.perdure import Perdure as Perdure
+from perdure.library.tools.mcp import McpState as McpState
+from perdure.search.hits import FactHit as FactHit
+from perdure.search.hits import Hits as Hits
+from perdure.search.hits import MessageHit as MessageHit
+from perdure.search.hits import PassageHit as PassageHit
+from perdure.search.hits import Recalled as Recalled
+from perdure.search.hits import SearchReport as SearchReport
+from perdure.search.hits import Why as Why
+from perdure.settings import Settings as Settings
