@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     )
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.hooks import Verdict
-    from perdure.core.mcp import McpServer, McpTool, ToolListing
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
     from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
     from perdure.core.passages import Passage
@@ -72,6 +71,9 @@ if TYPE_CHECKING:
         SpeakerFailed,
         SpeakerStarted,
     )
+    from perdure.features.mcp.service import McpState
+    from perdure.features.mcp.units import ToolsByStatus
+    from perdure.features.mcp.values import McpServer, McpTool, ToolListing
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library.names import *
 
@@ -129,7 +131,6 @@ _HOMES = {
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
     "core.hooks": ("Verdict",),
-    "core.mcp": ("McpServer", "McpTool", "ToolListing"),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
     "core.models": ("Exchange", "Model", "ModelDelta", "ModelProgress", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
@@ -140,6 +141,9 @@ _HOMES = {
     "features.files.service.folders": ("AsyncFolder",),
     "features.files.service.sync_folders": ("Folder",),
     "features.files.values": ("AgentFile", "File"),
+    "features.mcp.service": ("McpState",),
+    "features.mcp.units": ("ToolsByStatus",),
+    "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (

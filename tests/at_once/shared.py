@@ -10,8 +10,8 @@ from perdure.core.access.values import LOCAL
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
-from perdure.domain.mcp import McpChanges
 from perdure.domain.tools.units import NewTool
+from perdure.features.mcp.units import McpChanges
 from perdure.library.access import Access
 from perdure.library.checks import Page
 from perdure.library.identities import IdentityFields

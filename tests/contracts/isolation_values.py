@@ -32,7 +32,6 @@ from perdure.core.ids import (
     StepId,
     ToolId,
 )
-from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
@@ -43,6 +42,7 @@ from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
 from perdure.features.files.values import FilePart
 from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
@@ -130,8 +130,8 @@ OF_VERBS: Mapping[str, Any] = {
     "system_messages.renew.blocks": {"stolen": 1},
     **{"identities.find_by_key.identifier_key": "ann", "identities.find_by_key.project_id": None},
     **{"agents.find_by_name.name": "ada", "tools.find_by_name.name": "look", "folders.find.name": "docs"},
-    **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
-    **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
+    **{"servers.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
+    **{"tools.attach.names": ("look",), "tools.detach.name": "look", "servers.delete_tool.name": "look"},
     **{
         "tools.find.name": "look",
         "tools.with_own_names.tools": (),
@@ -139,7 +139,11 @@ OF_VERBS: Mapping[str, Any] = {
     },
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
     **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
-    **{"files.find_by_digest.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
+    **{
+        "files.find_by_digest.digest": "plan.md",
+        "servers.put_listing.failure": "stolen",
+        "runs.end.reason": "end_turn",
+    },
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},
     **{"messages.append.drafts": [Draft(id=MessageId(f"message-{NEW}"), role="user", parts=(Text("hello"),))]},
@@ -232,7 +236,7 @@ class Values:
                 for verb in ("get", "number")
                 for noun, id_ in {
                     **{"archives": of.archive.id, "blocks": of.block.id, "files": of.file.id, "folders": of.folder.id},
-                    **{"graphs": of.graph.id, "identities": of.identity.id, "mcp": of.server.id},
+                    **{"graphs": of.graph.id, "identities": of.identity.id, "servers": of.server.id},
                     **{"providers": of.provider.id, "tools": of.tool.id},
                 }.items()
             },
@@ -245,7 +249,7 @@ class Values:
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,
             "folders.find_by_archive.archive_id": of.folder.archive_id,
-            "mcp.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
+            "servers.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
             "events.add.events": [RunQueued(of.run.id)],
             "agents.add.agent": replace(of.agent, id=AgentId(f"agent-{NEW}")),
             "blocks.add.block": replace(of.block, id=type(of.block.id)(f"block-{NEW}")),
@@ -258,8 +262,8 @@ class Values:
             "tools.add.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), spec=replace(of.tool.spec, name="new")),
             "tools.put.tool": replace(of.tool, id=ToolId(f"tool-{NEW}"), tags=("stolen",)),
             "tools.update.tool": replace(of.tool, tags=("stolen",)),
-            "mcp.add.server": replace(of.server, id=McpServerId(f"mcp_server-{NEW}"), name="new"),
-            "mcp.put.server": replace(of.server, name="stolen"),
+            "servers.add.server": replace(of.server, id=McpServerId(f"mcp_server-{NEW}"), name="new"),
+            "servers.put.server": replace(of.server, name="stolen"),
             "providers.add.provider": replace(of.provider, id=type(of.provider.id)(f"provider-{NEW}"), name="new"),
             "providers.put.provider": replace(of.provider, base_url="stolen"),
             "sandbox.put.config": replace(of.sandbox, id=type(of.sandbox.id)(f"sandbox-{NEW}")),

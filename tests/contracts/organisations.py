@@ -12,7 +12,6 @@ from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
-from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelProvider
 from perdure.core.passages import Archive, Passage
@@ -27,6 +26,8 @@ from perdure.features.files.values import File, FilePart, Folder, file_tag
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
 from perdure.storage.tx import Tx
@@ -131,7 +132,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.nodes.add(node_of(agent.id))
     for owner_id in (ORGANISATION, agent.id):
         tx.secrets.put(owner_id, "TOKEN", b"sealed", at=AT)
-    server = tx.mcp.add(
+    server = tx.of(Servers).add(
         McpServer(
             id=McpServerId(contract.ids.new("mcp_server")),
             org_id=tx.org_id,
@@ -142,7 +143,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
             updated_at=AT,
         )
     )
-    tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
+    tx.of(Servers).put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
     tx.steps.put_exchange(step, Exchange(request={"a": 1}, response={}))
     tx.steps.put_factor("m", 0.9)
     tx.providers.put_traits("m", {"calling": "text"})

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from perdure import InvalidInput
 from perdure.core.ids import McpServerId
-from perdure.core.mcp import McpTool, parse_definition
 from perdure.core.tools.schema import check_schema, schema_of
+from perdure.features.mcp.values import McpTool, parse_definition
 
 
 class Range(BaseModel):

@@ -26,8 +26,8 @@ def broken(*_: Any, **__: Any) -> NoReturn:
 
 def plant() -> None:
     """In listing MCP servers, and in the built-in model."""
-    from perdure.library.tools.mcp import AsyncMcp
-    from perdure.providers.extractive.model import ExtractiveModel
+    from perdure.features.extractive.model import ExtractiveModel
+    from perdure.features.mcp.service import AsyncMcp
 
     AsyncMcp.list = broken  # type: ignore[method-assign]
     ExtractiveModel.respond = broken  # type: ignore[method-assign]

@@ -13,6 +13,9 @@ import pytest
 import perdure
 from perdure.core.features import find_features
 
+ROOT = Path(__file__).parents[2]
+OF_THE_KERNEL = ("core", "context", "domain", "search", "storage", "engine", "library", "server", "cli", "toolbox")
+"""Folders of tests. Each file that names a missing feature is left out, and so are tests that say they use it."""
 FEATURES = Path(perdure.__file__).parent / "features"
 NAMES = sorted(folder.name for folder in FEATURES.iterdir() if (folder / "feature.py").is_file())
 PROGRAM = """
@@ -22,9 +25,11 @@ import pkgutil
 
 import httpx
 import perdure
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, ModelNotFound
+from perdure.core.features import feature_models
 from perdure.server.app import build_document, create_app
 from perdure.server.config import ServerConfig
+from perdure.testing import ScriptedModel, says
 from perdure.ui.pages.home import pages
 from perdure.ui.routes import PAGES, build_routes
 
@@ -34,8 +39,16 @@ for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
 
 
 async def main():
-    async with await AsyncPerdure.open("a.db") as library:
-        agent = await library.create_agent("Ada")
+    model = ScriptedModel(says("Hello, Ann."), says("Ann."))
+    async with await AsyncPerdure.open("a.db", models={"test/model": model}) as library:
+        if feature_models():
+            agent = await library.create_agent("Ada")
+        else:
+            try:
+                await library.create_agent("Ada")
+            except ModelNotFound as error:
+                assert "OPENAI_API_KEY" in str(error), error
+            agent = await library.create_agent("Ada", model="test/model")
         await agent.send("My name is Ann.")
         assert (await agent.send("What is my name?")).text
         app = create_app(library, ServerConfig(), pages=build_routes())
@@ -72,3 +85,22 @@ def test_the_program_works_without_a_feature(tmp_path: Path, name: str) -> None:
             [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert "Traceback" not in done.stderr and (done.returncode == 0 or "doctor" in arguments), done.stderr
+
+
+@pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reason="minutes for each feature")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernels_tests_pass_without_a_feature(tmp_path: Path, name: str) -> None:
+    """In a copy of all files that lacks its folder."""
+    for folder in ("src", "tests", "scripts", "benchmarks", "docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.iterdir():
+        if file.is_file() and file.name != ".git":
+            shutil.copy(file, tmp_path)
+    shutil.rmtree(tmp_path / "src/perdure/features" / name)
+
+    tests = [f"tests/{folder}" for folder in OF_THE_KERNEL]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": "src", "PERDURE_FAULTS": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout[-5_000:]

@@ -16,11 +16,12 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId, McpServerId, ToolId
-from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolSpec
-from perdure.domain.mcp import sync_tools
 from perdure.engine.conversations.reset import finish_removals
 from perdure.features.files.tables.folders import Folders
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.units import sync_tools
+from perdure.features.mcp.values import Definition, McpServer, ToolListing
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START, SequentialIds
@@ -179,7 +180,7 @@ async def test_a_server_with_many_tools(tmp_path: Path, monkeypatch: pytest.Monk
         definitions = [Definition(name=name, description="", parameters={}) for name in names]
 
         def use(tx: Tx) -> None:
-            server = tx.mcp.add(
+            server = tx.of(Servers).add(
                 McpServer(
                     id=McpServerId(ids.new("mcp_server")),
                     org_id=tx.org_id,

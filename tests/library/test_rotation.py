@@ -18,6 +18,7 @@ from perdure.core.runs import Callback
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.engine.run.run_request import NewMessage
+from perdure.features.mcp.tables import Servers
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule
 from perdure.library.access import Access
@@ -71,14 +72,14 @@ async def values_of(library: AsyncPerdure) -> list[str]:
     inputs = await library.app.store.read(load_inputs, tool.id, agent.id, cipher=cipher)
 
     def read(tx):  # type: ignore[no-untyped-def]
-        (provider,), (server,) = tx.providers.list(), tx.mcp.list()
+        (provider,), (server,) = tx.providers.list(), tx.of(Servers).list()
         secrets = [open_secret(tx, one, cipher=cipher) for one in tx.secrets.list("")]
         (schedule,) = tx.of(Schedules).page(agent.id)
         assert open_callback(schedule.callback, cipher).url == "https://a.example/?key=called"
         return [*secrets, cipher.decrypt(provider.sealed, bound_to=provider.binding).decode(), server.id]
 
     found = await library.app.store.read(read)
-    server = await library.app.store.read(lambda tx: tx.mcp.list()[0])
+    server = await library.app.store.read(lambda tx: tx.of(Servers).list()[0])
     assert cipher.is_current(server.sealed)
     return [*sorted(inputs.environment.values()), *found[:-1]]
 

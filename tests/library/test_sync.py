@@ -13,7 +13,7 @@ import pytest
 
 from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
 from perdure.core.features import find_features
-from perdure.library.tools.mcp import AsyncMcp
+from perdure.features.mcp.service import AsyncMcp
 from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
 

@@ -42,6 +42,8 @@ from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.compression.compress import compress, decode, expand, find_parts
+from perdure.features.extractive.answers import parse_note
+from perdure.features.extractive.model import words_of_user
 from perdure.features.files.converters.charset import decode as decode_bytes
 from perdure.features.files.converters.html import html_to_markdown
 from perdure.features.files.converters.limits import Limits
@@ -50,11 +52,9 @@ from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.files.tools import sources_of_grep
 from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
-from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
-from perdure.providers.extractive.model import words_of_user
 from perdure.providers.extractive.statements import statements_in
 from perdure.providers.history import legal_arguments
 from perdure.providers.loops import loop_start

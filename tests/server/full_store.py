@@ -12,14 +12,14 @@ from perdure.core.agents import Identity
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, BlockId, IdentityId, McpServerId, ProviderId, ToolId
 from perdure.core.limits import Limits
-from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.messages import Text as MessageText
 from perdure.core.models import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.domain.mcp import register_server
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.files.tables.folders import Folders
+from perdure.features.mcp.units import register_server
+from perdure.features.mcp.values import Definition, McpServer, ToolListing
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 

@@ -23,7 +23,7 @@ from tests.support.warm_server import LENGTH_BYTES
 
 SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
-    *("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters", "perdure.server"),
+    *("perdure.cli", "perdure.testing", "perdure.features.extractive.model", "typer._adapters", "perdure.server"),
     *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop", "mcp.server.mcpserver"),
 )
 

@@ -11,10 +11,10 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError
 from perdure.core.facts.values import FACT_STATES
 from perdure.core.ids import McpServerId, ProviderId
-from perdure.core.mcp import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.core.models import ModelProvider
 from perdure.domain.facts.graphs import graph_of_agent
-from perdure.domain.mcp import register_server, sync_tools
+from perdure.features.mcp.units import register_server, sync_tools
+from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.storage.tx import Tx
 from tests.ui.payloads import PAYLOADS
 

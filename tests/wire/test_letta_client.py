@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.testing import HttpModel
-from tests.toolbox.mcp.servers import running
+from tests.features.mcp.servers import running
 from tests.wire.clients import FOLDERS, NEWEST, OLD, OLDEST
 from tests.wire.obedient import MODEL, Server, obey, served
 

@@ -21,8 +21,8 @@ from letta_client.types.agents import LettaStreamingResponse
 from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
 from tests.docs.letta_table import state_of
+from tests.features.mcp.servers import running
 from tests.support.warm import warm
-from tests.toolbox.mcp.servers import running
 from tests.wire.arguments import MISSING, TABLE
 from tests.wire.every_operation import Outcomes, call_all
 from tests.wire.sdk import VERSION, operations, problems

@@ -16,8 +16,8 @@ import pytest
 
 from perdure.server.config import ServerConfig
 from tests.docs.letta_table import state_of
+from tests.features.mcp.servers import running
 from tests.support.servers import listening
-from tests.toolbox.mcp.servers import running
 from tests.wire.arguments import MISSING, TABLE, arguments_of
 from tests.wire.clients import list_methods
 from tests.wire.sdk import Operation, operations

@@ -46,7 +46,6 @@ from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
@@ -94,7 +93,6 @@ from perdure.toolbox.functions import Toolboxes
 from perdure.toolbox.functions import tool as tool
 from perdure.toolbox.hooks.commands import function_hooks
 from perdure.toolbox.hooks.commands import hook as hook
-from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.provider_guard import Reports
 from perdure.toolbox.provider_guard import place_provider as place_provider
 
@@ -119,11 +117,11 @@ class Service(Protocol):
         """Begin nothing any more, and stop what goes on."""
 
 
-class BoundToolbox(Toolbox, Protocol):
-    """Runs the tools of a kind that a feature brings. It is made of nothing, and can be called once it is bound."""
+class FeatureToolbox(Toolbox, Protocol):
+    """A toolbox of a feature, which runs tools until the runner has stopped."""
 
-    def bind(self, app: App) -> None:
-        """Run them in this engine from now on."""
+    async def close(self) -> None:
+        """End what it holds open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +166,7 @@ class App:
         sandbox: it runs the code of tools.
         reading: the sandbox that converts files.
         custom: the tools that have a source.
-        mcp: the sessions with MCP servers.
+        toolboxes: those of features, by their classes.
         telemetry: who is told of what the engine does.
         shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
     """
@@ -187,15 +185,15 @@ class App:
     sandbox: Sandbox
     reading: Sandbox
     custom: CustomTools
-    mcp: McpToolbox
     telemetry: Listeners
     shared: Shared
     org_id: OrgId = DEFAULT_ORG
     services: Mapping[type, Service] = field(default_factory=dict)
+    toolboxes: Mapping[type, FeatureToolbox] = field(default_factory=dict)
 
     def service(self, kind: type[S]) -> S:
         """What a feature runs, by its class."""
-        found = self.services[kind]
+        found = self.services.get(kind) or self.toolboxes[kind]
         assert isinstance(found, kind)
         return found
 
@@ -261,7 +259,8 @@ class App:
         for service in self.services.values():
             await service.close()
         await self.runner.close()
-        await self.mcp.close()
+        for toolbox in self.toolboxes.values():
+            await toolbox.close()
         if self.worker is not None:
             await self.worker.close()
         if self.org_id == DEFAULT_ORG:
@@ -349,10 +348,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
     custom = _custom_tools(store, shared.cipher, shared.sandbox)
     builtins = _builtin_tools(shared, store)
-    mcp = McpToolbox(StoredMcpRegistry(store, shared.cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-    found = [(kind, feature.load(name)) for feature in find_features() for kind, name in feature.toolboxes.items()]
-    bound: dict[str, BoundToolbox] = {kind: toolbox() for kind, toolbox in found}
-    toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom, mcp=mcp, **bound)
+    toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom)
     ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
@@ -374,15 +370,15 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         sandbox=shared.sandbox,
         reading=shared.reading,
         custom=custom,
-        mcp=mcp,
         telemetry=telemetry,
         shared=shared,
         org_id=org_id,
     )
     kinds = [feature.load(name) for feature in find_features() for name in feature.services]
     app.services = {kind: kind(app) for kind in kinds}
-    for one in bound.values():
-        one.bind(app)
+    made = {kind: one.load(name)(app) for one in find_features() for kind, name in one.toolboxes.items()}
+    app.toolboxes = {type(one): one for one in made.values()}
+    toolbox.add(**made)
     for part in (traits, providers, runner, worker, *app.services.values()):
         if part is not None:
             await part.start()

@@ -54,7 +54,7 @@ class RegistryNames:
         return "own" if handle in self._registry.own_handles else "unknown"
 
     def label(self, handle: str) -> str:
-        if handle == EXTRACTIVE or handle in self._registry.own_handles:
+        if handle in self._registry.own_handles:
             return handle
         if self._registry.provider_of(handle) is None:
             return "other"

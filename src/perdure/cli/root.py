@@ -44,7 +44,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
     "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
-    "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
     "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),
     "org": (("access",), "Create, list or delete organisations; audit."),

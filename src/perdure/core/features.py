@@ -45,6 +45,19 @@ class AgentSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """A model that is there without a provider.
+
+    Args:
+        model: its class.
+        about: what is said of it where there is no other.
+    """
+
+    model: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
@@ -67,6 +80,29 @@ class TableUse:
     has_callback: bool = False
     at_once: str = ""
     spread_key: Sequence[str] = ()
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrgTable:
+    """What the store has to know of a table whose rows are an organisation's; where rows lie on several nodes, each has
+    the whole table.
+
+    Args:
+        of: its column that names a row of another such table, and that table; none: it has a column `org_id`.
+        sealed: its column with what is stored encrypted, as base64.
+        names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
+        why: why there are so few rows that each node can have them.
+        family: the first of the tables with which its rows lie by that column, instead; empty: each node has them all.
+        queues: as those of a `TableUse`.
+    """
+
+    name: str
+    of: tuple[str, str] | None = None
+    sealed: str = ""
+    names_tools: bool = False
+    why: str = "few"
+    family: str = ""
     queues: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -122,22 +158,6 @@ class RootUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrgUse:
-    """What the store has to know of a table of things of an organisation that are parts of others.
-
-    Args:
-        parts: tables of its parts -> the column with its id.
-        reference: why each node has all of its rows, where rows lie on several.
-        queues: as those of a `TableUse`.
-    """
-
-    name: str
-    parts: Mapping[str, str]
-    reference: str
-    queues: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TextUse:
     """What forgetting has to know of a table with texts of users, models and tools that are no agent's.
 
@@ -169,9 +189,10 @@ class Feature:
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
-        toolboxes: kind of tool -> class of the `BoundToolbox` that runs them; see `perdure.app`.
+        toolboxes: kind of tool -> what makes, of the `App`, the `FeatureToolbox` that runs them; see `perdure.app`.
         agent_settings: name -> a setting that agents may have.
         models: what makes the models that this process serves itself, of the settings.
+        built_in: handle -> a model that is there without a provider.
         uses: the features that it imports; it is left out where one of them is missing.
         pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
         own_settings: settings of agents that nobody else changes; copies of an agent lack them.
@@ -183,7 +204,8 @@ class Feature:
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
-        roots: its tables of things that are no agent's; `of_org`: of those that are parts of such things.
+        org_tables: those that organisations have; inner rows first.
+        roots: its tables of things that are no agent's.
         texts: its tables with texts of things that are no agent's.
         text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
             have `:id`.
@@ -204,6 +226,7 @@ class Feature:
     toolboxes: Mapping[str, str] = field(default_factory=dict)
     agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
+    built_in: Mapping[str, BuiltIn] = field(default_factory=dict)
     pages: Sequence[str] = ()
     own_settings: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -212,8 +235,8 @@ class Feature:
     has: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[str] = ()
     tables: Sequence[TableUse] = ()
+    org_tables: Sequence[OrgTable] = ()
     roots: Sequence[RootUse] = ()
-    of_org: Sequence[OrgUse] = ()
     texts: Sequence[TextUse] = ()
     text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
@@ -264,9 +287,20 @@ def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
     return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
 
 
+@functools.cache
+def feature_models() -> Mapping[str, tuple[Feature, BuiltIn]]:
+    """The models that are there without a provider, by their handles, each with its feature."""
+    return {handle: (one, model) for one in find_features() for handle, model in one.built_in.items()}
+
+
 def feature_tables() -> Sequence[TableUse]:
     """The tables of all features."""
     return [table for feature in find_features() for table in feature.tables]
+
+
+def feature_org_tables() -> Sequence[OrgTable]:
+    """The tables of all features that organisations have."""
+    return [table for feature in find_features() for table in feature.org_tables]
 
 
 def feature_roots() -> Sequence[RootUse]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.errors import SecretUnreadable
+from perdure.core.features import Point
 from perdure.core.ids import ToolId
-from perdure.core.mcp import reseal_server
 from perdure.core.models import ModelProvider, seal_provider, unseal_provider
 from perdure.core.runs import Callback
 from perdure.core.secrets import ORGANISATION, Cipher, Secret
@@ -40,6 +40,10 @@ class Rotated:
         return Rotated(self.count + other.count, (*self.unreadable, *other.unreadable))
 
 
+ROTATED: Point[[Tx, Cipher], Rotated] = Point("secrets_rotated")
+"""Encrypts what a feature has stored with an older key again, with the key of now. Raises: SecretKeyMissing."""
+
+
 def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rotated, Secret | None]:
     """Encrypt the secrets of the next owners again; and the last one that was looked at, None at the end.
 
@@ -62,7 +66,7 @@ def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rot
 
 
 def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
-    """Encrypt the variables of all tools, what MCP servers need, and the keys of providers again. Raises:
+    """Encrypt the variables of all tools, what features have, and the keys of providers again. Raises:
     SecretKeyMissing."""
     rotated = Rotated()
     for variable in tx.sandbox.list_variables():
@@ -75,14 +79,7 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
             rotated += Rotated(1)
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"variable {variable.name}",))
-    for server in tx.mcp.list(limit=100_000):
-        if not server.sealed or cipher.is_current(server.sealed):
-            continue
-        try:
-            tx.mcp.put(reseal_server(tx.mcp.get(server.id), cipher=cipher))
-            rotated += Rotated(1)
-        except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"MCP server {server.name}",))
+    rotated = sum(ROTATED(tx, cipher), rotated)
     for provider in tx.providers.list(limit=100_000):
         if not provider.sealed or cipher.is_current(provider.sealed):
             continue

@@ -1,4 +1,4 @@
-"""Units of work on secrets: encrypt and store them, decrypt those that a tool or an MCP server needs."""
+"""Units of work on secrets: encrypt and store them, decrypt those that a tool needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import datetime
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, AgentId
-from perdure.core.mcp import McpServer, ServerSecrets, unseal_server
 from perdure.core.runs import Callback
 from perdure.core.secrets import (
     ORGANISATION,
@@ -87,20 +86,6 @@ def secret_names(tx: Tx, agent_id: AgentId | None, code: ToolCode) -> dict[str, 
     own = () if agent_id is None else tx.secrets.list(agent_id)
     common = {variable.name: variable.name for variable in tx.sandbox.list_variables()}
     return common | names | {key: key for key in code.sealed} | {secret.name: secret.name for secret in own}
-
-
-def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
-    """Return the secrets of an MCP server, each `secret:NAME` resolved.
-
-    Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
-    """
-    secrets = unseal_server(server, cipher=cipher)
-    return ServerSecrets(
-        token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
-        headers=resolve_values(tx, secrets.headers, cipher=cipher),
-        environment=resolve_values(tx, secrets.environment, cipher=cipher),
-        query=secrets.query,
-    )
 
 
 def seal_callback(callback: Callback, cipher: Cipher) -> Callback:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
+    from perdure.features.mcp.service import AsyncMcp
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -53,6 +54,13 @@ class AsyncStoreFeatures:
         from perdure.features.groups.companion_service import AsyncCompanion
 
         return AsyncCompanion(self._app)
+
+    @property
+    def mcp(self) -> AsyncMcp:
+        """The MCP servers of the store. A server is named by its name or id."""
+        from perdure.features.mcp.service import AsyncMcp
+
+        return AsyncMcp(self._app)
 
 
 class AsyncAgentFeatures:

@@ -10,7 +10,6 @@ from perdure.domain.archives.passages import NewPassage as NewPassage
 from perdure.domain.blocks.units import NewBlock as NewBlock
 from perdure.domain.conversations.importing import ImportedMessage as ImportedMessage
 from perdure.domain.forgetting import TidyItem as TidyItem
-from perdure.domain.mcp import ToolsByStatus as ToolsByStatus
 from perdure.domain.tools.units import ToolHit as ToolHit
 from perdure.engine.run.accept import Accepted as Accepted
 from perdure.library.agent import AsyncAgent as AsyncAgent
@@ -28,7 +27,6 @@ from perdure.library.runs.steps import StepInfo as StepInfo
 from perdure.library.sync.agent import Agent as Agent
 from perdure.library.sync.archives import Archive as Archive
 from perdure.library.sync.perdure import Perdure as Perdure
-from perdure.library.tools.mcp import McpState as McpState
 from perdure.search.hits import FactHit as FactHit
 from perdure.search.hits import Hits as Hits
 from perdure.search.hits import MessageHit as MessageHit

@@ -29,7 +29,6 @@ from perdure.library.checks import Page
 from perdure.library.feature_parts import AsyncStoreFeatures
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts
-from perdure.library.tools.mcp import AsyncMcp
 from perdure.library.tools.secrets import AsyncSecrets
 from perdure.library.tools.tools import AsyncTools
 from perdure.search.hits import Recalled
@@ -163,11 +162,6 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
-
-    @property
-    def mcp(self) -> AsyncMcp:
-        """The MCP servers of the store."""
-        return AsyncMcp(self._app)
 
     @property
     def tools(self) -> AsyncTools:

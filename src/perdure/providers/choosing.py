@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
 from perdure.core.errors import ModelError
+from perdure.core.features import feature_models
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import ToolCall, text_of, unlogged_message
 from perdure.core.models import (
@@ -35,7 +36,7 @@ from perdure.providers.traits import NOT_SERVED, Served, loaded_in, props_of, se
 PROBED_MAX = 3
 """Models of one local server that are tried: each may take seconds to load."""
 
-EXTRACTIVE_REASON = "built in, needs no key: no language model, it notes and finds what you tell it"
+NO_MODEL = "no model was found: set OPENAI_API_KEY or another provider's key, or start Ollama"
 
 _CALLS: Mapping[Calling | None, str] = {"native": "calls tools", "text": "writes its tool calls as text, which is read"}
 WITHOUT_CALLS = "memory is kept and recalled for it without its help"
@@ -58,6 +59,13 @@ class Choice:
     is_setting: bool = False
 
 
+def last_choice() -> Choice:
+    """The choice where no provider has a model: one that is there without. If there is none, its reason says so."""
+    for handle, (_, model) in feature_models().items():
+        return Choice(handle, model.about)
+    return Choice(EXTRACTIVE, NO_MODEL)
+
+
 def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
     """The choice without network: a provider with a key is taken, a server whose models are unknown is not."""
     if setting:
@@ -74,7 +82,7 @@ def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
                 f"{endpoint.source} names a server whose models are not known without asking it:"
                 f" set PERDURE_MODEL={provider.name}/NAME"
             )
-    return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
+    return replace(last_choice(), notes=tuple(notes))
 
 
 async def choose_from(

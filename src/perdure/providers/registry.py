@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
-from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
+from perdure.core.features import feature_models
+from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
 from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
@@ -55,8 +56,8 @@ class ModelRegistry:
     ) -> None:
         self._own = own
         self._models = dict(models or {})
-        self.own_handles = frozenset(self._models)
-        """The handles of the models that the program itself gave."""
+        self.own_handles = frozenset(self._models) | feature_models().keys()
+        """The handles of the models that the program itself gave, and of those that are there without a provider."""
         self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
         # Those of servers on this machine that no variable names.
         self._default_endpoints = {
@@ -73,7 +74,8 @@ class ModelRegistry:
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.choice = choosing.Choice(EXTRACTIVE, choosing.EXTRACTIVE_REASON)
+        self._last = choosing.last_choice()
+        self.choice = self._last
         """The default: the model of agents that name none."""
         self.has_chosen = False
         """Whether the providers were asked for it; else it is what their variables tell."""
@@ -146,11 +148,9 @@ class ModelRegistry:
         """The model of this handle; None if there is none. No network."""
         if (model := self._models.get(handle)) is not None:
             return model
-        if handle == EXTRACTIVE:
-            # Loaded on demand: its patterns take a quarter of the time of `import perdure`.
-            from perdure.providers.extractive import ExtractiveModel
-
-            return self._models.setdefault(handle, ExtractiveModel())
+        if handle in self.own_handles:  # loaded on demand: that takes time
+            feature, built_in = feature_models()[handle]
+            return self._models.setdefault(handle, feature.load(built_in.model)())
         if (match := self.provider_of(handle)) is None:
             return None
         endpoint, name = match
@@ -189,7 +189,7 @@ class ModelRegistry:
             if choosing.is_chat_model(name)
         ]
         own = [] if self._own is None else [f"{self._own.endpoint.provider}/{name}" for name in self._own.names()]
-        return Handles(sorted({EXTRACTIVE, *self._models, *listed, *own}), self.takes)
+        return Handles(sorted({*self.own_handles, *listed, *own}), self.takes)
 
     def window_tokens(self, handle: str) -> int | None:
         """The window that its server runs a model with; else that of the catalog, or a cautious guess if it lacks the
@@ -197,13 +197,13 @@ class ModelRegistry:
 
         Raises: InvalidInput: a catalog of the user's that can't be read.
         """
-        if handle == EXTRACTIVE or handle in self.own_handles:
+        if handle in self.own_handles:
             return None
         return self.traits(handle).window_tokens or facts_of(self.catalog_handle(handle)).window_tokens
 
     def most_window_tokens(self, handle: str) -> int | None:
         """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
-        if handle == EXTRACTIVE or handle in self.own_handles:
+        if handle in self.own_handles:
             return None
         facts = facts_of(self.catalog_handle(handle))
         return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
@@ -213,7 +213,7 @@ class ModelRegistry:
 
         Raises: InvalidInput, as `window_tokens`.
         """
-        if handle == EXTRACTIVE or handle in self.own_handles or (match := self.provider_of(handle)) is None:
+        if handle in self.own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
         endpoint, name = match
         own, facts, is_local = self._own_of(handle), facts_of(self.catalog_handle(handle)), endpoint.local
@@ -232,7 +232,7 @@ class ModelRegistry:
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""
-        match = None if handle == EXTRACTIVE or handle in self.own_handles else self.provider_of(handle)
+        match = None if handle in self.own_handles else self.provider_of(handle)
         if match is None:
             self.learned.add(handle, traits, address="")
         else:
@@ -254,7 +254,7 @@ class ModelRegistry:
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
         except for a server that no variable names and that does not answer."""
-        if handle == EXTRACTIVE or handle in self._models:
+        if handle in self.own_handles:
             return True
         if (match := self.provider_of(handle)) is None:
             return False
@@ -279,7 +279,7 @@ class ModelRegistry:
         """
         choice = self.choice
         is_wanted = choice.is_setting or (
-            choice.handle != EXTRACTIVE and (handle == EXTRACTIVE or self.find(handle) is None)
+            choice.handle != self._last.handle and (handle == self._last.handle or self.find(handle) is None)
         )
         return choice.handle if is_wanted and self.find(choice.handle) is not None else handle
 
@@ -308,6 +308,8 @@ class ModelRegistry:
         """Advice that makes this model available; empty for an unknown provider, unless a single one has that name."""
         if (own := self._own_of(handle)) is not None:
             return own[0].what_helps(own[1])
+        if handle == self._last.handle:
+            return self._last.reason
         prefix, _, name = handle.partition("/")
         if (stored := self._stored.get(prefix)) is not None:
             return stored.problem or f"{stored.address} has no model {name!r}"
@@ -398,12 +400,12 @@ class ModelRegistry:
         for endpoint, listing in await self.probe_local():
             if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
-        return choosing.Choice(EXTRACTIVE, choosing.EXTRACTIVE_REASON, tuple(notes))
+        return replace(self._last, notes=tuple(notes))
 
     @property
     def unused_servers(self) -> Sequence[Endpoint]:
         """The servers at addresses that somebody gave, as long as the built-in program answers in their place."""
-        if not self.has_chosen or self.choice.handle != EXTRACTIVE or self.choice.is_setting:
+        if not self.has_chosen or self.choice.handle != self._last.handle or self.choice.is_setting:
             return ()
         return [one for one in (*self._configured.values(), *self._stored.values()) if one.local and not one.problem]
 
@@ -445,7 +447,7 @@ class ModelRegistry:
             return own
         others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
         choice = choosing.choose_offline(setting, others)
-        return choice if own is None or choice.handle != EXTRACTIVE else own
+        return choice if own is None or choice.handle != self._last.handle else own
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""

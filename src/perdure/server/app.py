@@ -31,13 +31,14 @@ from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
+from perdure.server.addresses import AddressGuard
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.prompt import READY_S, PromptRead
-from perdure.server.routes import health, mcp_servers
+from perdure.server.routes import health
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
@@ -100,7 +101,7 @@ def create_app(
     app.state.gate = gate = gate_of(perdure, config)
     app.state.sessions = gate.sessions
     app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
-    app.state.mcp_guard = mcp_servers.McpGuard(perdure, config, gate.ring)
+    app.state.address_guard = AddressGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)

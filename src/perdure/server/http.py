@@ -83,6 +83,12 @@ def require_scope(request: Request, scope: Scope, *, what: str) -> None:
         raise ScopeTooSmall(f"{what} needs a key with the scope {scope!r}, and yours has {principal.scope!r}")
 
 
+def rules_machine(request: Request) -> bool:
+    """Whether the request is of the default organisation, whose administrators may name addresses inside. Those of
+    others are clients, as over the API."""
+    return principal_of(request).org_id == DEFAULT_ORG
+
+
 def is_whole_server(request: Request) -> bool:
     """Whether the request is of an administrator of the default organisation, who may see what all others share."""
     principal = principal_of(request)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from perdure.core.features import feature_roots, feature_tables, find_features
+from perdure.core.features import feature_org_tables, feature_roots, feature_tables
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "agents": {
@@ -46,7 +46,10 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         for root in feature_roots()
         if not root.reference
     },
-    **{next(iter(table.parts)): dict(table.parts) for feature in find_features() for table in feature.of_org},
+    **{
+        first: {one.name: one.of[0] for one in feature_org_tables() if one.family == first and one.of}
+        for first in dict.fromkeys(one.family for one in feature_org_tables() if one.family)
+    },
     "memory_sources": {"memory_sources": "owner_id"},
     "ids": {"ids": "id"},
     "deleted_places": {"deleted_places": "digest"},
@@ -57,17 +60,15 @@ REFERENCE: Mapping[str, str] = {
     "organisations": "few",
     "users": "few, and of no agent",
     "tools": "few, and joined with the tools of each agent",
-    "mcp_servers": "few",
-    "mcp_tools": "few",
     "providers": "few",
     "identities": "joined with those of agents and of blocks",
     **{root.name: root.reference for root in feature_roots() if root.reference},
-    **{table.name: table.reference for feature in find_features() for table in feature.of_org},
     "secrets": "few, and read for each call of a tool",
     "sandbox_configs": "one for an organisation",
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
     "model_traits": "one for a model",
+    **{table.name: table.why for table in feature_org_tables() if not table.family},
 }
 """Tables that each node has whole, and why."""
 

@@ -24,7 +24,6 @@ from perdure.storage.tables.facts.episodes import Episodes
 from perdure.storage.tables.facts.facts import Facts
 from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.identities import Identities
-from perdure.storage.tables.mcp import Mcp
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
@@ -78,7 +77,6 @@ class Tx:
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)
         self.sandbox = Sandbox(db, org_id, limits)
-        self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
         self.graphs = Graphs(db, org_id)
         self.entities = Entities(db, org_id)

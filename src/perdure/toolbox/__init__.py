@@ -1,1 +1,1 @@
-"""Tools that run code or reach other systems: functions, the sandbox, MCP servers, web tools, and hook commands."""
+"""Tools that run code or reach other systems: functions, the sandbox, web tools, and hook commands."""

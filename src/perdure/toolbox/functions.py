@@ -23,6 +23,10 @@ class Toolboxes:
     def __init__(self, **by_kind: Toolbox) -> None:
         self._by_kind = by_kind
 
+    def add(self, **by_kind: Toolbox) -> None:
+        """Add toolboxes."""
+        self._by_kind |= by_kind
+
     def missing(self, tool: Tool) -> str | None:
         toolbox = self._by_kind.get(tool.spec.kind)
         if toolbox is None:

@@ -88,10 +88,10 @@ class Page:
                 return answer
             return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
         if is_json:
-            data = sections | data | ({"sections": sections} if sections else {})
-            text = json.dumps(data, ensure_ascii=False, default=str)
+            text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
-        return html(self._template, data | {"sections": sections}, request, notice=notice, status=status)
+        shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
+        return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +99,16 @@ class Section:
     """What a feature shows on a page of the kernel.
 
     Args:
-        name: that of its template, which shows as `section` what `load` returns, if that is not empty. It is the name
-            in the page's JSON, too.
+        name: that of its template, which shows as `section` what `load` returns, and its name in the page's JSON.
         actions: path -> what it does; the page is shown after it.
+        is_shown_empty: whether it is shown where `load` returns nothing.
         is_of_page: whether what `load` returns are fields of the page, besides.
     """
 
     name: str
     load: Callable[[Request, AsyncPerdure], Awaitable[Any]]
     actions: Mapping[str, Act]
+    is_shown_empty: bool = False
     is_of_page: bool = False
 
 

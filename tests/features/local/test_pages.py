@@ -37,7 +37,7 @@ async def dashboard(home: Path, **more: Any) -> AsyncIterator[tuple[httpx.AsyncC
 async def models_of(client: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
     """Name -> what the page shows of a model."""
     page = (await client.get("/connections?format=json")).json()
-    return {row["name"]: row for row in page["sections"]["local_models"]["models"]}
+    return {row["name"]: row for row in page["local_models"]["models"]}
 
 
 async def test_a_model_that_is_here_is_used_and_removed(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_others_than_the_machines_administrators_see_and_change_nothing(tm
         for key in (builder, admin):
             headers = {"authorization": f"Bearer {key}"}
             page = await client.get("/connections?format=json", headers=headers)
-            assert page.json()["sections"]["local_models"] is None
+            assert page.json()["local_models"] is None
             refused = await client.post("/connections/local/get", data={"name": "tiny"}, headers=headers)
             assert refused.status_code == 403
 

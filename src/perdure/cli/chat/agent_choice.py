@@ -58,7 +58,7 @@ async def set_model(agent: AsyncAgent, handle: str, app: App) -> AsyncAgent:
 
 async def ask_for_models(handle: str, models: ModelRegistry) -> None:
     """Ask the providers which models they have, unless the handle is one that needs none; at most 3 s."""
-    if handle != EXTRACTIVE and handle not in models.own_handles:
+    if handle not in models.own_handles:
         await models.refresh()
 
 

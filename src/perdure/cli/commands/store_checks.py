@@ -5,12 +5,11 @@ are shown to people. They only read: no table is made, no run starts.
 from __future__ import annotations
 
 import base64
-import importlib.util
 import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,9 @@ from rich.text import Text
 from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
 from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
+from perdure.core.features import Point, feature_org_tables
 from perdure.core.text.addresses import is_postgres, without_password
-from perdure.core.tools.pip_line import NAMED_HERE, pip_line
+from perdure.core.tools.pip_line import NAMED_HERE
 from perdure.settings import Settings
 
 UPGRADED = "when it is opened"
@@ -82,7 +82,13 @@ def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
 Rows = Callable[..., Sequence[tuple[Any, ...]]]
 """The rows of a statement with `?` for each of the values after it."""
 
-SEALED = {"secrets": "value", "sandbox_variables": "sealed", "mcp_servers": "sealed", "providers": "sealed"}
+STORE_CHECKS: Point[[Rows, Collection[str]], Iterable[Check]] = Point("store_checks")
+"""The checks of features on what their tables hold, of those tables that the store has. They contact nobody."""
+
+SEALED = {
+    **{"secrets": "value", "sandbox_variables": "sealed", "providers": "sealed"},
+    **{table.name: table.sealed for table in feature_org_tables() if table.sealed},
+}
 """Table -> its column with what is stored encrypted, as base64."""
 OTHER_KEY = (
     "set PERDURE_SECRET_KEY to the key that they were encrypted with, or set it as PERDURE_SECRET_KEY_OLD, then"
@@ -130,30 +136,6 @@ def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, file:
     return Check("secrets", "ok", f"encrypted with {file}")
 
 
-def mcp_checks(rows: Rows) -> Iterator[Check]:
-    """The state of each MCP server; no server is contacted."""
-    installed = importlib.util.find_spec("mcp") is not None
-    for server_id, name, transport, listed_at, failure in rows(
-        "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
-    ):
-        count, waiting, removed = rows(
-            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END),"
-            " count(CASE WHEN tool_id IS NOT NULL AND tool_id NOT IN (SELECT id FROM tools) THEN 1 END)"
-            " FROM mcp_tools WHERE server_id = ?",
-            server_id,
-        )[0]
-        text = f"{name} ({transport}): {plural(count, 'tool')}"
-        text += f", {removed:,} of them removed here" if removed else ""
-        if not installed:
-            yield Check("mcp", "broken", f"{text}, which can't be called", pip_line("'perdure[mcp]'"))
-        elif failure:
-            yield Check("mcp", "note", f"{text}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
-        elif waiting:
-            yield Check("mcp", "note", f"{text}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
-        else:
-            yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
-
-
 def vectors_check(rows: Rows, *, models: str) -> Check | None:
     """How many texts have a vector, wait for one, or failed; None where nothing is embedded.
 
@@ -195,8 +177,8 @@ def _contents(
         yield vectors
     if (secrets := secrets_check(rows, tables, settings, key_file)) is not None:
         yield secrets
-    if "mcp_servers" in tables:
-        yield from mcp_checks(rows)
+    for checks in STORE_CHECKS(rows, tables):
+        yield from checks
 
 
 def _schema_check(rows: Rows, place: str, head: str, size: str = "") -> Check:

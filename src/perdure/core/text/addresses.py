@@ -1,7 +1,8 @@
-"""Addresses of stores: a path of a file, or `postgresql://...`, which may hold a password."""
+"""Addresses: of stores, a path of a file or `postgresql://...`, which may hold a password; and of hosts."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ _ANY_USER = re.compile(r"(://[^/\s:@]*):[^/\s]*@")
 _FOREIGN = re.compile(r"[A-Za-z][\w+.-]*://|postgres(?:ql)?(?:\+\w+)?:")
 _KEYWORDS = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 _QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&]*")
+_METADATA = frozenset({"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})
 
 
 def is_postgres(address: object) -> bool:
@@ -44,3 +46,9 @@ def without_password(address: str | Path) -> str:
     if not is_postgres(address):
         return _ANY_USER.sub(rf"\1:{MASK}@", str(address))
     return _QUERY.sub(rf"\1{MASK}", _USER.sub(rf"\1:{MASK}@", str(address)))
+
+
+def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether a server may be there: not where clouds keep their metadata, and not at no host of its own."""
+    real = getattr(address, "ipv4_mapped", None) or address
+    return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)

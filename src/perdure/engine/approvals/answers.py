@@ -23,6 +23,7 @@ from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation, ConversationKey
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
@@ -438,15 +439,18 @@ def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, 
 _CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT_TOOL_SPECS.items()}
 
 
+TOOL_FACTS: Point[[Tx, Tool], Mapping[str, Any]] = Point("tool_facts")
+"""What a feature knows of what a call of this tool runs, as JSON."""
+
+
 def tool_digest(tx: Tx, tool: Tool) -> str:
     """SHA-256 of what a call of this tool runs: its kind and parameters, and with them the code of a custom tool, or
-    the definition of an MCP tool that was approved. Of a function it is not known what its body does."""
+    what a feature knows of its own. Of a function it is not known what its body does."""
     facts: dict[str, Any] = {"kind": tool.spec.kind, "parameters": tool.spec.parameters}
     if tool.spec.kind == "custom" and (code := tx.tools.code(tool.id)) is not None:
         facts["code"] = {name: getattr(code, name) for name in ToolCode.__slots__}
-    elif tool.spec.kind == "mcp" and (known := tx.mcp.find_tool(tool.id)) is not None:
-        facts["server"], facts["tool"] = known.server_id, known.name
-        facts["definition"] = None if known.pinned is None else known.pinned.digest
+    for more in TOOL_FACTS(tx, tool):
+        facts |= more
     text = json.dumps(facts, ensure_ascii=False, sort_keys=True, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import ArchiveUse, Feature, Noun, OrgUse, RootUse, TableUse, TextUse
+from perdure.core.features import ArchiveUse, Feature, Noun, OrgTable, RootUse, TableUse, TextUse
 
 _FOLDERS = (
     "FROM agent_folders a JOIN folders f ON f.id = a.folder_id WHERE a.agent_id = :agent_id AND f.org_id = :org_id"
@@ -36,11 +36,14 @@ FEATURE = Feature(
             reference="few, and joined with those of each agent",
         ),
     ),
-    of_org=(
-        OrgUse(
+    org_tables=(
+        *(
+            OrgTable(name=name, of=("file_id", "files"), family="file_parts")
+            for name in ("file_parts", "file_pages", "file_uploads")
+        ),
+        OrgTable(
             name="files",
-            parts=dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
-            reference="a row for each file without its text; joined with those that an agent has open",
+            why="a row for each file without its text; joined with those that an agent has open",
             queues={"files": "t.status NOT IN ('completed', 'error', 'deleted')"},
         ),
     ),

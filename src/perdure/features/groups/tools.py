@@ -57,21 +57,18 @@ REPLY_MAX_CHARS = 50_000
 
 
 class AgentMessages:
-    """`BoundToolbox` of these tools."""
+    """`FeatureToolbox` of these tools."""
 
-    def __init__(self) -> None:
-        self._app: App | None = None
-
-    def bind(self, app: App) -> None:
-        """Send messages by the runner of this engine from now on."""
+    def __init__(self, app: App) -> None:
         self._app = app
 
     def missing(self, tool: Tool) -> str | None:
-        return None if self._app is not None else "this process runs no agents"
+        return None
+
+    async def close(self) -> None:
+        """Nothing is held open."""
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
-        if self._app is None:
-            raise NotFound("toolbox", tool.spec.kind)
         ports = self._app.ports
         if not context.agent_id:
             raise ToolError(f"{tool.spec.name} writes to other agents in an agent's name: run it as a tool of an agent")

@@ -22,8 +22,8 @@ from perdure.features.schedules.wire import (
 )
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.addresses import Addresses
 from perdure.server.http import Json, Library, Router, json_answer
-from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.runs import Run, wire_run
 
@@ -38,7 +38,7 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: ScheduleIn) -> Json[CreatedSchedule]:
+async def create(agent_id: AgentIdIn, library: Library, guard: Addresses, body: ScheduleIn) -> Json[CreatedSchedule]:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
     new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.features.files.service.sync_folders import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
+    from perdure.features.mcp.sync_service import Mcp
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.portal import Portal
@@ -55,6 +56,13 @@ class StoreFeatures:
         from perdure.features.groups.sync_companion_service import Companion
 
         return Companion(self._portal, self._inner.companions)
+
+    @property
+    def mcp(self) -> Mcp:
+        """The MCP servers of the store. A server is named by its name or id."""
+        from perdure.features.mcp.sync_service import Mcp
+
+        return Mcp(self._portal, self._inner.mcp)
 
 
 class AgentFeatures:

@@ -21,7 +21,6 @@ from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
-from perdure.library.sync.tools.mcp import Mcp
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
@@ -134,11 +133,6 @@ class Perdure(StoreFeatures):
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
-
-    @property
-    def mcp(self) -> Mcp:
-        """The MCP servers of the store."""
-        return Mcp(self._portal, self._inner.mcp)
 
     @property
     def tools(self) -> Tools:

@@ -15,8 +15,8 @@ from perdure.engine.run.batch import named_request
 from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.library.checks import Page
 from perdure.library.runs import jobs
+from perdure.server.addresses import Addresses
 from perdure.server.http import Json, Library, Router, json_answer, pages
-from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
@@ -120,7 +120,7 @@ _Key = Annotated[
 
 
 @router.post("/v1/messages/batches")
-async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotency_key: _Key = None) -> Json[Job]:
+async def create_batch(library: Library, guard: Addresses, body: BatchIn, idempotency_key: _Key = None) -> Json[Job]:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
     batch = await library.jobs.send_batch(

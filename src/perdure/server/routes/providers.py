@@ -11,9 +11,9 @@ from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, Mode
 from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
 from perdure.library.providers import ProviderFields
+from perdure.server.addresses import Addresses
 from perdure.server.errors import NotSupported
 from perdure.server.http import Json, Library, Router, json_answer, pages
-from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import ProviderIdIn, keywords
@@ -101,13 +101,13 @@ async def list_providers(
 
 
 @router.post("/v1/providers/")
-async def create(body: ProviderIn, library: Library, guard: Guard) -> Json[Provider]:
+async def create(body: ProviderIn, library: Library, guard: Addresses) -> Json[Provider]:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
     return json_answer(provider_shape(await library.providers.create(body.fields, private=guard.allows_private)))
 
 
 @router.post("/v1/providers/check")
-async def check(body: ProviderCheckIn, library: Library, guard: Guard) -> Json[Confirmation]:
+async def check(body: ProviderCheckIn, library: Library, guard: Addresses) -> Json[Confirmation]:
     """Try a key: 401 if the provider refuses it, 400 if it can't be asked. Nothing is stored."""
     count = await library.providers.check(body.fields, private=guard.allows_private)
     return json_answer({"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"})
@@ -120,7 +120,9 @@ async def retrieve(provider_id: ProviderIdIn, library: Library) -> Json[Provider
 
 
 @router.patch("/v1/providers/{provider_id}")
-async def update(provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Guard) -> Json[Provider]:
+async def update(
+    provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Addresses
+) -> Json[Provider]:
     """Change the key, the address or the type of a provider."""
     provider = await library.providers.update(provider_id, body.fields, private=guard.allows_private)
     return json_answer(provider_shape(provider))

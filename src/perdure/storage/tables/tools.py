@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.features import feature_org_tables
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.portable import schema_warnings
@@ -52,6 +53,12 @@ _TOOL = row_format.RowFormat(
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 
 
+_OTHER_NAMES = " UNION ALL ".join(
+    f"SELECT tool_id, name FROM {table.name}" for table in feature_org_tables() if table.names_tools
+)
+_OTHER_NAMES = _OTHER_NAMES or "SELECT '' AS tool_id, '' AS name WHERE 1 = 0"
+"""What tools are called where they come from."""
+
 log = logging.getLogger(__name__)
 
 
@@ -74,7 +81,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def _where(self, where: ToolFilter) -> Conditions:
         conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
         if where.names:
-            clause = "name = ? OR id IN (SELECT tool_id FROM mcp_tools m WHERE m.name = ?)"
+            clause = f"name = ? OR id IN (SELECT tool_id FROM ({_OTHER_NAMES}) m WHERE m.name = ?)"
             conditions.any_of(clause, [(name, name) for name in where.names])
         else:
             conditions.among("name", where.names)
@@ -183,7 +190,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         name, of the only one that has it at its MCP server."""
         for sql in (
             "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
-            "SELECT id FROM tools CROSS JOIN mcp_tools m WHERE org_id = :org_id AND tool_type = 'external_mcp'"
+            f"SELECT id FROM tools CROSS JOIN ({_OTHER_NAMES}) m WHERE org_id = :org_id AND tool_type = 'external_mcp'"
             " AND m.tool_id = id AND m.name = :name",
         ):
             if rows := self._rows(sql, name=row_format.storable(name)):
@@ -198,7 +205,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def with_own_names(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """The tools; one of an MCP server under its bare name there, unless another tool has that name."""
         sql = (
-            "SELECT m.tool_id, m.name FROM mcp_tools m WHERE {keys} AND NOT EXISTS (SELECT 1 FROM tools t"
+            f"SELECT m.tool_id, m.name FROM ({_OTHER_NAMES}) m WHERE {{keys}} AND NOT EXISTS (SELECT 1 FROM tools t"
             " WHERE t.org_id = :org_id AND t.name = m.name)"
         )
         ids = [tool.id for tool in tools if tool.spec.kind == "mcp"]

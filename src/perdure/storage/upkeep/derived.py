@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.features import feature_roots, find_features
+from perdure.core.features import feature_org_tables, feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
@@ -32,19 +32,17 @@ _SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tool
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     **{
-        part: (column, f"SELECT id FROM {table.name} WHERE org_id = :org_id")
-        for feature in find_features()
-        for table in feature.of_org
-        for part, column in table.parts.items()
-    },
-    "mcp_tools": ("server_id", "SELECT id FROM mcp_servers WHERE org_id = :org_id"),
+        table.name: (table.of[0], f"SELECT id FROM {table.of[1]} WHERE org_id = :org_id")
+        for table in feature_org_tables()
+        if table.of
+    }
 }
 """Table -> its column that names a row of the organisation, and these rows."""
 
 _REST = (
-    *(table.name for feature in find_features() for table in feature.of_org),
-    *("mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
+    *("providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
     *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
+    *(table.name for table in feature_org_tables() if not table.of),
 )
 """What is left after everything that has parts."""
 

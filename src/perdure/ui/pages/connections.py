@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from difflib import unified_diff
-
 from starlette.requests import Request
 
 from perdure.app import PROVIDERS, describe_calling
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
-from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
-from perdure.core.mcp import Definition, McpTool
+from perdure.core.ids import ProviderId
 from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.providers import ProviderFields
-from perdure.server.http import principal_of
-from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty
+from perdure.server.http import rules_machine
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
@@ -34,7 +30,6 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     registered = await library.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
     traits = models.traits(library.app.choice.handle)
-    servers = [await library.mcp.get(server.id) for server in await library.mcp.list()]
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
@@ -56,35 +51,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             for provider in registered
         ],
         "types": list(PROVIDER_TYPES),
-        "servers": [
-            {
-                **attributes(state.server, "id", "name", "transport", "failure"),
-                "where": state.server.place,
-                "open": state.open,
-                "tools": [_mcp_tool_shape(tool) for tool in state.tools],
-            }
-            for state in servers
-        ],
     }
-
-
-def _mcp_tool_shape(tool: McpTool) -> Data:
-    """A tool of a server: the definition that was approved, and the one that the server gives now."""
-    changed = tool.pinned is not None and tool.seen is not None and tool.pinned != tool.seen
-    return {
-        **attributes(tool, "name", "local_name", "problem"),
-        "approved": tool.pinned is not None,
-        "changed": changed,
-        "gone": tool.seen is None,
-        "description": "" if tool.seen is None else tool.seen.description,
-        "difference": _definition_diff(tool.pinned, tool.seen) if changed and tool.pinned and tool.seen else None,
-    }
-
-
-def _definition_diff(before: Definition, now: Definition) -> str:
-    """What a server has changed in the definition of a tool since it was approved: description, schema and hints."""
-    old, new = (pretty(asdict(one)).split("\n") for one in (before, now))
-    return "\n".join(list(unified_diff(old, new, lineterm=""))[2:])
 
 
 async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
@@ -123,12 +90,6 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     ]
 
 
-def _rules_machine(request: Request) -> bool:
-    """Whether the request is an administrator's of the default organisation, who may name addresses inside. Those of
-    others are clients, as over the API."""
-    return principal_of(request).org_id == DEFAULT_ORG
-
-
 @pages.post("/connections/found/{name}/check", shows=connections)
 async def check_found(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider of the environment, or of this machine, for its models."""
@@ -151,7 +112,7 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
         api_key=form.get("key") or None,
         base_url=form.get("base_url") or None,
     )
-    private = _rules_machine(request) or request.app.state.mcp_guard.allows_private
+    private = rules_machine(request) or request.app.state.address_guard.allows_private
     provider = await library.providers.create(fields, private=private)
     return Notice(f"{provider.name} was registered.")
 
@@ -169,35 +130,3 @@ async def delete_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a provider with its key."""
     await library.providers.delete(ProviderId(request.path_params["provider_id"]))
     return Notice("The provider was removed with its key.")
-
-
-@pages.post("/connections/mcp", shows=connections)
-async def add_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Register an MCP server by its address; its tools wait for approval."""
-    form = await form_of(request)
-    name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
-    private = None if _rules_machine(request) else await request.app.state.mcp_guard.private(url)
-    await library.mcp.add_and_read(name, url=url, token=token, private=private)
-    return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
-
-
-@pages.post("/connections/mcp/{server_id}/refresh", shows=connections)
-async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Read the tools of a server again."""
-    await library.mcp.refresh(McpServerId(request.path_params["server_id"]))
-    return Notice("Its tools were read.")
-
-
-@pages.post("/connections/mcp/{server_id}/approve", shows=connections)
-async def approve_tool(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve a tool's definition as the server gives it now."""
-    name = field_of(await form_of(request), "tool")
-    await library.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
-    return Notice(f"{name} was approved.")
-
-
-@pages.post("/connections/mcp/{server_id}/delete", shows=connections)
-async def delete_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Remove a server with its tools."""
-    await library.mcp.remove(McpServerId(request.path_params["server_id"]))
-    return Notice("The server was removed with its tools.")

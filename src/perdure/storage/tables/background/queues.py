@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from perdure.core.features import feature_tables, find_features
+from perdure.core.features import feature_org_tables, feature_tables
 from perdure.storage.database.row_format import iso
 from perdure.storage.tables.table import Table
 
@@ -18,8 +18,7 @@ _QUEUES: Mapping[str, str] = {
     " (SELECT 1 FROM vector_scopes s WHERE s.number = t.number AND s.org_id = :org_id)",
     **{
         name: f"{table.name} t WHERE t.org_id = :org_id AND {condition}"
-        for feature in find_features()
-        for table in feature.of_org
+        for table in feature_org_tables()
         for name, condition in table.queues.items()
     },
     "runs_queued": f"runs t WHERE t.status = 'queued' AND {_OWN_AGENT}",

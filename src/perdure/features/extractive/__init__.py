@@ -1,0 +1,1 @@
+"""The model `perdure/extractive`: a small deterministic program that notes and finds what people tell it."""

@@ -1,0 +1,23 @@
+"""MCP servers, whose tools agents use after a person has approved them."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun, OrgTable
+
+FEATURE = Feature(
+    name="mcp",
+    nouns={"mcp": Noun(modules=("commands",), help="Add, list, show, refresh, approve or delete MCP servers.")},
+    routes=("routes",),
+    sections={"connections": "pages:SECTION"},
+    store_parts={"mcp": "service:AsyncMcp"},
+    toolboxes={"mcp": "toolbox:toolbox_of"},
+    org_tables=(
+        OrgTable(name="mcp_tools", of=("server_id", "mcp_servers"), names_tools=True),
+        OrgTable(name="mcp_servers", sealed="sealed"),
+    ),
+    points={
+        "secrets_rotated": "units:rotate_servers",
+        "store_checks": "checks:checks",
+        "tool_facts": "units:approved_facts",
+    },
+)

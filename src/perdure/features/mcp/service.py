@@ -1,0 +1,294 @@
+"""MCP servers: registered, read, compared, changed and removed, and the tools they offer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Unpack
+
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
+from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
+from perdure.engine.conversations.reset import delete
+from perdure.features.mcp.places import leads_inside
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.toolbox import McpToolbox
+from perdure.features.mcp.units import (
+    McpChanges,
+    ServerOptions,
+    ToolsByStatus,
+    approve_tools,
+    build_server,
+    change_server,
+    find_server,
+    find_tool,
+    list_known_tools,
+    list_tools_by_status,
+    open_server,
+    register_server,
+    remove_server_rows,
+    same_origin,
+)
+from perdure.features.mcp.values import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
+from perdure.library.checks import check_text
+from perdure.library.parts import AsyncPart, reads
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+TOOLS_PER_STEP = 50
+"""How many tools of a server one transaction removes."""
+
+FIRST_READ_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpState:
+    """A server and how it stands here. `open`: there is a connection now."""
+
+    server: McpServer
+    tools: Sequence[McpTool]
+    open: bool
+
+
+class AsyncMcp(AsyncPart):
+    """The MCP servers of the store. A server is named by its name or id."""
+
+    @property
+    def _toolbox(self) -> McpToolbox:
+        return self._app.service(McpToolbox)
+
+    async def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
+        """Register a server and approve the tools that it lists now.
+
+        Args:
+            name: begins the names of its tools, as in `name__tool`.
+            check: whether the server has to answer now. If not, its tools are read and approved when it first answers.
+            options: `url`: its address; or `command` and `args`: the program to run on this machine.
+                `transport`: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
+                `token`: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
+                `headers`: further headers. `environment`: the variables of the program, beside PATH, HOME and the like.
+                Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
+                `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
+                `private`: whether the url may lead to this machine or a private network; by default, if it does now.
+        Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
+        server, secrets = await self._build(name, options, open_secrets=check)
+        listing = await self._toolbox.look(server, secrets) if check else None
+        ports = self._ports
+        try:
+            return await ports.store.write(register_server, server, listing, ids=ports.ids, at=ports.clock.now())
+        except BaseException:
+            await self._toolbox.forget(server.id)
+            raise
+
+    async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
+        """The new server, whose tools are read if it can be reached within 30 s, else at the first use.
+
+        Options as `add` takes them. Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
+        """
+        server = await self.add(name, check=False, **options)
+        try:
+            async with asyncio.timeout(FIRST_READ_S):
+                await self.refresh(server.id)
+        except (PerdureError, TimeoutError) as error:
+            reason = str(error) or "it took too long"
+            log.warning("MCP server %s is registered, but its tools could not be read: %s", server.id, reason)
+        return await self.server(server.id)
+
+    async def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
+        """The tools that a server lists, without registering it.
+
+        Args:
+            options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
+                `trusted`, `private`: as in `add`.
+        Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
+        server, secrets = await self._build("look", options, open_secrets=True, new=False)
+        try:
+            return await self._toolbox.look(server, secrets)
+        finally:
+            await self._toolbox.forget(server.id)
+
+    async def list(self) -> Sequence[McpServer]:
+        """The servers, in order of creation."""
+        return await self._ports.store.read(lambda tx: tx.of(Servers).list())
+
+    @reads
+    def list_of_agent(self, tx: Tx, agent_id: AgentId) -> Sequence[McpServer]:
+        """The servers of which the agent has a tool, sorted as `list`. Raises: NotFound."""
+        tx.agents.model(agent_id)
+        found = [tx.of(Servers).find_tool(tool.id) for tool in tx.tools.list_by_agent(agent_id)]
+        ids = {tool.server_id for tool in found if tool is not None}
+        return [server for server in tx.of(Servers).list() if server.id in ids]
+
+    async def get(self, name: str) -> McpState:
+        """A server and its tools. Raises: NotFound, naming what there is."""
+        check_text("an MCP server's name or id", name)
+
+        def load(tx: Tx) -> tuple[McpServer, Sequence[McpTool]]:
+            server = find_server(tx, name)
+            return server, list_known_tools(tx, server.id)
+
+        server, tools = await self._ports.store.read(load)
+        return McpState(server=server, tools=tools, open=self._toolbox.is_open(server.id))
+
+    async def server(self, server_id: McpServerId) -> McpServer:
+        """The server of this id. Raises: NotFound."""
+        return await self._ports.store.read(lambda tx: tx.of(Servers).get(server_id))
+
+    async def get_by_name(self, name: str) -> McpServer:
+        """The server of this name. Raises: NotFound."""
+        server = await self._ports.store.read(lambda tx: tx.of(Servers).find_by_name(name))
+        if server is None:
+            raise NotFound("MCP server", name)
+        return server
+
+    async def tools(self, name: str) -> Sequence[McpTool]:
+        """A server's tools, approved or offered, by their names there. Raises: NotFound."""
+        return await self._ports.store.read(list_known_tools, await self._find_id(name))
+
+    async def refresh(self, name: str) -> ToolsByStatus:
+        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
+
+        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
+        """
+        server_id = await self._find_id(name)
+        before = {tool.name for tool in await self.tools(server_id) if tool.pinned is not None}
+        await self._toolbox.refresh(server_id)
+        tools = await self._ports.store.read(list_tools_by_status, server_id)
+        return replace(tools, added=tuple(name for name in tools.active if name not in before))
+
+    async def approve(
+        self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
+    ) -> ToolsByStatus:
+        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
+        come back.
+
+        Args:
+            tools: the server's names of them, or those that agents use.
+            expected: name there -> digest of the definition that was looked at; it must still be the one.
+        Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
+        """
+        ports, server_id = self._ports, await self._find_id(name)
+        return await ports.store.write(
+            approve_tools, server_id, tools, expected=expected, ids=ports.ids, at=ports.clock.now()
+        )
+
+    async def update(self, name: str, /, **changes: Any) -> McpServer:
+        """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
+        `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
+        a new url decides it.
+
+        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
+        """
+        if unknown := changes.keys() - McpChanges.__slots__:
+            raise InvalidInput(f"an MCP server has no field {', '.join(sorted(unknown))} to change")
+        return await self.change(await self._find_id(name), McpChanges(**changes))
+
+    async def change(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
+        """Change a server and return it. Its tools keep their names; the next call opens a new connection.
+
+        For a URL of another origin, the server counts as private if the URL leads to this machine or a private
+        network. `private` among the changes overrides that.
+        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
+        """
+        before, ports = await self.server(server_id), self._ports
+        url = changes.url
+        if isinstance(url, str) and changes.private is None and not same_origin(url, before.url):
+            changes = replace(changes, private=await self.leads_inside(url))
+        server = await ports.store.write(
+            change_server, server_id, changes, ids=ports.ids, cipher=ports.cipher, at=ports.clock.now()
+        )
+        await self._toolbox.forget(server_id)
+        return server
+
+    async def remove(self, name: str) -> None:
+        """Remove a server with its tools, which agents then have no more. Raises: NotFound."""
+        server_id = await self._find_id(name)
+        step = partial(remove_server_rows, server_id=server_id, limit=TOOLS_PER_STEP)
+        while not await delete(self._ports, step):
+            pass
+        await self._toolbox.forget(server_id)
+
+    async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
+        """The server's tools that agents can be given, by name. Raises: NotFound."""
+        return await self._ports.store.read(_list_tools, server_id)
+
+    async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
+        """Raises: NotFound: another server's, or none."""
+        for tool in await self.list_tools(server_id):
+            if tool.id == tool_id:
+                return tool
+        raise NotFound("tool", tool_id)
+
+    async def approve_unless_changed(self, server_id: McpServerId, name: str) -> Tool:
+        """The tool that agents are given for one of the server. A new or removed one is approved, never a changed one.
+
+        Args:
+            name: the server's name of it, or the one that agents use.
+        Raises: NotFound, Conflict; InvalidInput: it is unusable.
+        """
+        mcp_tool = find_tool(await self.tools(server_id), name)
+        if mcp_tool.status in ("pending", "removed", "unusable") and mcp_tool.seen is not None:
+            await self.approve(server_id, [mcp_tool.name], expected={mcp_tool.name: mcp_tool.seen.digest})
+            mcp_tool = find_tool(await self.tools(server_id), name)
+        tool_id = mcp_tool.tool_id
+        if tool_id is None:
+            raise NotFound("MCP tool", name)
+        return await self._ports.store.read(lambda tx: tx.tools.with_own_names([tx.tools.get(tool_id)])[0])
+
+    async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
+        """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
+        tools = await self.tools(name)
+        mcp_tool = next((one for one in tools if tool in (one.name, one.local_name, one.tool_id)), None)
+        if mcp_tool is None or mcp_tool.tool_id is None or mcp_tool.removed:
+            raise NotFound("approved MCP tool", tool)
+        tool_id = mcp_tool.tool_id
+        found = await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
+        return await self._toolbox.run(found, arguments or {})
+
+    async def run_tool(self, server_id: McpServerId, tool_id: ToolId, arguments: Mapping[str, object]) -> ToolOutcome:
+        """The outcome of a call of a tool of agents, by its id. Raises: NotFound: another server's, or none."""
+        return await self._toolbox.run(await self.get_tool(server_id, tool_id), arguments)
+
+    async def leads_inside(self, url: str) -> bool:
+        """Whether a url leads to this machine or a private network now. False for a text that is no url."""
+        try:
+            return bool(url) and await leads_inside(url)
+        except ValueError:
+            return False
+
+    async def _find_id(self, name: str) -> McpServerId:
+        """The id of a server by its name or id. Raises: NotFound, naming what there is."""
+        return McpServerId(name) if is_id("mcp_server", name) else (await self.get(name)).server.id
+
+    async def _build(
+        self, name: str, options: ServerOptions, *, open_secrets: bool, new: bool = True
+    ) -> tuple[McpServer, ServerSecrets]:
+        """The server, checked but not registered, and with `open_secrets` its secrets."""
+        if unknown := options.keys() - ServerOptions.__annotations__.keys():
+            raise InvalidInput(f"an MCP server has no {', '.join(sorted(unknown))}")
+        url, command = options.get("url", ""), options.get("command", "")
+        if not (isinstance(url, str) and isinstance(command, str)) or bool(url) == bool(command):
+            raise InvalidInput("an MCP server is a url or a command: give one of the two")
+        if options.get("private") is None:
+            options = {**options, "private": await self.leads_inside(url)}
+        ports = self._ports
+        server_id, now = McpServerId(ports.ids.new("mcp_server")), ports.clock.now()
+
+        def build(tx: Tx) -> tuple[McpServer, ServerSecrets]:
+            server = build_server(tx, name, options, server_id=server_id, cipher=ports.cipher, at=now, new=new)
+            return server, open_server(tx, server, cipher=ports.cipher) if open_secrets else ServerSecrets()
+
+        return await ports.store.read(build)
+
+
+def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
+    """The agents' tools of a server, by name."""
+    ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
+    page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
+    return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)

@@ -1,1 +1,0 @@
-"""The MCP client: connections to servers, kept open, and their tools as a toolbox. `mcp` is imported at first use."""
