@@ -24,6 +24,7 @@ from perdure.context import Compressed, Level, compress, decode, expand
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Role
 from perdure.core.models import Model
+from perdure.features.facts.tables import Episodes
 from perdure.providers.embeddings.choose import choose_embedder
 from perdure.settings import Settings
 
@@ -118,7 +119,7 @@ class FactRetriever(Retriever):
 
     async def _position(self) -> int:
         """The number of the last message whose facts are extracted."""
-        return await self._perdure.app.store.read(lambda tx: tx.episodes.last_seq(self._agent.id, 0))
+        return await self._perdure.app.store.read(lambda tx: tx.of(Episodes).last_seq(self._agent.id, 0))
 
 
 def make_fact_retriever() -> Retriever:

@@ -21,10 +21,11 @@ from typing import Literal
 import httpx
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.facts.values import Community, Fact, Graph
 from perdure.core.ids import PREFIXES, FactId
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.domain.facts.graphs import NewEntity, graph_of_agent, store_entities
+from perdure.features.facts.tables import Entities, Facts
+from perdure.features.facts.units.graphs import NewEntity, graph_of_agent, store_entities
+from perdure.features.facts.values import Community, Fact, Graph
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
@@ -90,13 +91,13 @@ async def _add_facts(library: AsyncPerdure, agent: AsyncAgent, rows: int) -> Non
         for number in range(0, people, COMMUNITY_SIZE):
             members = seqs[number : number + COMMUNITY_SIZE]
             name, summary = names[number], "They plant trees. " * 20
-            tx.entities.put_community(
+            tx.of(Entities).put_community(
                 Community(
                     graph_id=graph.id, seq=members[0], name=name, summary=summary, size=len(members), updated_at=BEGAN
                 )
             )
             for seq in members:
-                tx.entities.set_community(graph.id, seq, members[0])
+                tx.of(Entities).set_community(graph.id, seq, members[0])
         return graph, seqs
 
     graph, seqs = await library.app.store.write(create)
@@ -118,7 +119,7 @@ async def _add_facts(library: AsyncPerdure, agent: AsyncAgent, rows: int) -> Non
                     created_at=began,
                 )
             )
-        tx.facts.add(graph, facts)
+        tx.of(Facts).add(graph, facts)
 
     for first in range(0, rows, BATCH):
         await library.app.store.write(add, first)

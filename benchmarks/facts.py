@@ -23,10 +23,12 @@ from pathlib import Path
 from benchmarks.search_cost import BATCH, CLOCK, SYLLABLES, _Known, _Talk
 from benchmarks.vector_search import DIMENSIONS, MODEL, Floats, mixture
 from perdure import AsyncPerdure
-from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.ids import ArchiveId, FactId, PassageId, Uuids
 from perdure.core.passages import Archive, Passage
-from perdure.domain.facts.graphs import NewEntity, create_graph, store_entities
+from perdure.features.facts.search.plan import find_facts
+from perdure.features.facts.tables import Facts
+from perdure.features.facts.units.graphs import NewEntity, create_graph, store_entities
+from perdure.features.facts.values import Fact, FactFilter, Graph
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
@@ -89,7 +91,7 @@ async def _store(perdure: AsyncPerdure, rows: int, names: Sequence[str]) -> tupl
     graph, archive = await store.write(create)
 
     def put(tx: Tx, facts: Sequence[Fact], blobs: Sequence[bytes]) -> None:
-        added = tx.facts.add(graph, facts)
+        added = tx.of(Facts).add(graph, facts)
         passages = tx.passages.add(
             [
                 Passage(
@@ -110,8 +112,8 @@ async def _store(perdure: AsyncPerdure, rows: int, names: Sequence[str]) -> tupl
             tx.vectors.put(scope, list(zip(seqs, blobs, strict=True)), model=MODEL, dimensions=DIMENSIONS)
         corrected = [fact for fact in added if fact.seq % CORRECTED_EACH == 0]
         later = CLOCK + timedelta(days=30)
-        tx.facts.expire(graph.id, [fact.seq for fact in corrected], at=later)
-        tx.facts.add(graph, [replace(fact, rating=fact.rating / 2, created_at=later) for fact in corrected])
+        tx.of(Facts).expire(graph.id, [fact.seq for fact in corrected], at=later)
+        tx.of(Facts).add(graph, [replace(fact, rating=fact.rating / 2, created_at=later) for fact in corrected])
 
     for first in range(0, rows, BATCH):
         numbers = range(first, min(first + BATCH, rows))
@@ -145,9 +147,9 @@ async def measure(folder: Path, rows: int) -> bool:
             now = FactFilter(as_of=CLOCK + timedelta(days=15, seconds=talk.random.randrange(86_400)))
             return {
                 "passages": partial(find.passages, [archive_id], text),
-                "facts, current view": partial(find.facts, graph.id, text, where=FactFilter()),
-                "facts, true at a time": partial(find.facts, graph.id, text, where=FactFilter(at=moment())),
-                "facts, as of a day": partial(find.facts, graph.id, text, where=now),
+                "facts, current view": partial(find_facts, find, graph.id, text, where=FactFilter()),
+                "facts, true at a time": partial(find_facts, find, graph.id, text, where=FactFilter(at=moment())),
+                "facts, as of a day": partial(find_facts, find, graph.id, text, where=now),
             }
 
         for name, search in searches().items():
@@ -163,7 +165,7 @@ async def measure(folder: Path, rows: int) -> bool:
         again: list[float] = []
         for number in range(rows, rows + SEARCHES):
             new = _facts(talk, graph, names, range(number, number + 1), Uuids())
-            await perdure.app.store.write(lambda tx, facts: tx.facts.add(graph, facts), new)
+            await perdure.app.store.write(lambda tx, facts: tx.of(Facts).add(graph, facts), new)
             search = searches()["facts, current view"]
             first.append(await _spent(search))
             again.append(await _spent(search))

@@ -20,8 +20,9 @@ from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.provenance.sources import Source
-from perdure.domain.facts.turns import turn_sources
 from perdure.domain.provenance.context import context_sources
+from perdure.features.facts.tables import Episodes
+from perdure.features.facts.units.turns import turn_sources
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says
@@ -91,7 +92,7 @@ WORK: dict[str, Work] = {
     "sources in the context": reads(lambda tx, agent: context_sources(tx, agent, 1, before_seq=10**9, everything=True)),
     "waiting conversations": reads(lambda tx, agent: tx.conversations.list_pending()),
     "model calls of a conversation": reads(lambda tx, agent: tx.steps.list_calls(agent, 0)),
-    "conversations behind": reads(lambda tx, agent: tx.episodes.list_behind(limit=9)),
+    "conversations behind": reads(lambda tx, agent: tx.of(Episodes).list_behind(limit=9)),
     "a message": send,
     "a search": lambda perdure, agent: perdure.search.search_messages("w17", agent_id=agent, limit=10),
 }

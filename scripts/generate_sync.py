@@ -52,7 +52,7 @@ OF_FRONTS: Mapping[str, str] = {
     "FolderById": "list_agents list_passages",
     "Folders": "add by_id count get_id page sizes",
     "GroupById": "conversation_of edit_message entries reply send_messages",
-    "Groups": "add count page page_of_agent",
+    "Groups": "add by_id count page page_of_agent",
     "History": "edit_message import_waiting message shown_messages",
     "Mcp": "add_and_read approve_unless_changed change get_by_name get_tool leads_inside list_of_agent"
     " list_tools run_tool server",
@@ -64,6 +64,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Sources": "labels",
     "Steps": "costs_of_runs leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
     " times_of_step trace_of_step",
+    "StoreFeatures": "companions",
     "Tools": "add count edit load page put read_source search_codes state test_new",
     "Why": "find_answer find_id",
 }
@@ -231,6 +232,9 @@ def main() -> int:
     return 0
 
 
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @dataclass(frozen=True)
 class Part:
     """What a feature adds to agents or the store by a name: an object, or a method of one."""
@@ -238,7 +242,7 @@ class Part:
     name: str
     module: Module
     of: ast.ClassDef
-    method: ast.FunctionDef | ast.AsyncFunctionDef | None
+    method: Method | None
 
 
 def feature_parts(
@@ -264,7 +268,22 @@ def _part(found: Mapping[str, Module], feature: Feature, name: str, reference: s
     module = found[f"{feature.package}.{module_name}"]
     of = next(node for node in module.classes if node.name == kind)
     methods = {one.name: one for one in of.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return Part(name, module, of, methods[method] if method else None)
+    return Part(name, module, of, _with_plain_defaults(methods[method], module) if method else None)
+
+
+def _with_plain_defaults(method: Method, module: Module) -> Method:
+    """The method with numbers in place of the module's own constants as defaults: what is typed imports nothing."""
+    named = {
+        target.id: node.value
+        for node in ast.parse(module.text).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    method = copy.deepcopy(method)
+    given = method.args.kw_defaults
+    given[:] = [named.get(one.id, one) if isinstance(one, ast.Name) else one for one in given]
+    return method
 
 
 def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, str], prefix: str) -> str:
@@ -284,6 +303,8 @@ def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, s
         ]
         lines += ["", *(f"    {one}" for one in attributes)]
         for part in parts:
+            if not prefix and part.name in OF_FRONTS.get(f"{kind}Features", "").split():
+                continue
             names = Names(part.module, generated)
             lines += ["", *(_added(part, names, kind) if prefix else _added_plain(part, names))]
             used |= names.found
@@ -327,7 +348,7 @@ def _body_of(head: Sequence[str], body: Sequence[str]) -> list[str]:
     return [*(f"    {line}" for line in head), *(f"        {line}".rstrip() for line in body)]
 
 
-def _without_transaction(method: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def _without_transaction(method: Method) -> Method:
     """The method as its callers see it."""
     method = copy.deepcopy(method)
     if any(ast.unparse(one) in UNITS for one in method.decorator_list):

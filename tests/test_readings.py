@@ -16,8 +16,8 @@ ASKS = frozenset({"respond", "extract", "summarize", "embed", "embed_words", "su
 
 BY_READING = frozenset(
     {
-        "engine/facts/extract.py",
-        "engine/facts/communities.py",
+        "features/facts/extraction/extract.py",
+        "features/facts/extraction/communities.py",
         "engine/compaction/compact_view.py",
         "engine/compaction/revise.py",
         "engine/run/loop.py",
@@ -29,8 +29,8 @@ OTHERWISE = {
     "engine/run/model_call.py": "while a run goes on, what it shows is not edited: that is refused; a pass of a"
     " companion shows what another agent said, and the edit itself ends it",
     "engine/budget.py": "an answer to a prompt, or to a step that is replayed, is stored nowhere",
-    "engine/facts/model_extractor.py": "the extractor itself, which `engine/facts/extract.py` asks",
-    "engine/facts/nearness.py": "what it finds goes into the plan that `engine/facts/extract.py` checks",
+    "features/facts/extraction/model_extractor.py": "the extractor itself, which `extract.py` beside it asks",
+    "features/facts/extraction/nearness.py": "what it finds goes into the plan that `extract.py` beside it checks",
     "engine/compaction/summarise.py": "the writer of summaries itself, which those above ask",
     "engine/search/search.py": "a search stores nothing",
     "engine/search/tools.py": "a search stores nothing; the run stores its answer",
@@ -42,7 +42,7 @@ OTHERWISE = {
     "cli/commands/doctor.py": "a text of its own",
 }
 
-OUTSIDE = ("providers/", "testing/", "telemetry/", "library/sync/", "features/")
+OUTSIDE = ("providers/", "testing/", "telemetry/", "library/sync/", "features/local/")
 """They are models and embedders, or watch them."""
 
 
@@ -52,7 +52,7 @@ def asking() -> Iterator[str]:
         place = path.relative_to(SRC).as_posix()
         calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
         names = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
-        if names & ASKS and not place.startswith(OUTSIDE):
+        if names & ASKS and not place.startswith(OUTSIDE) and not path.name.startswith("sync_"):
             yield place
 
 
@@ -67,9 +67,9 @@ def test_each_place_that_asks_a_model_says_how_it_checks_what_it_read() -> None:
 
 def test_what_is_checked_by_a_reading_asks_it_in_the_transaction_that_stores() -> None:
     """Itself, or by what it hands its loaded batch to."""
-    for place in BY_READING - {"engine/facts/extract.py"}:
+    for place in BY_READING - {"features/facts/extraction/extract.py"}:
         text = (SRC / place).read_text()
 
         assert ".holds(tx)" in text, place
-    assert "_reading(loaded).holds(tx)" in (SRC / "engine/facts/store.py").read_text()
-    assert "store_plan" in (SRC / "engine/facts/extract.py").read_text()
+    assert "_reading(loaded).holds(tx)" in (SRC / "features/facts/extraction/store.py").read_text()
+    assert "store_plan" in (SRC / "features/facts/extraction/extract.py").read_text()

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.facts.values import (
-        Community,
-        CommunityHit,
-        Entity,
-        Fact,
-        FactContext,
-        FactEvent,
-        FactRule,
-        GraphCounts,
-        Profile,
-        ProfileEntry,
-    )
     from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.hooks import Verdict
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
@@ -55,6 +43,21 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.facts.fading.policy import TidyItem
+    from perdure.features.facts.service import FactHistory
+    from perdure.features.facts.values import (
+        Community,
+        CommunityHit,
+        Entity,
+        Fact,
+        FactContext,
+        FactEvent,
+        FactHit,
+        FactRule,
+        GraphCounts,
+        Profile,
+        ProfileEntry,
+    )
     from perdure.features.files.service.folders import AsyncFolder
     from perdure.features.files.service.sync_folders import Folder
     from perdure.features.files.values import AgentFile, File
@@ -118,9 +121,9 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.facts.values": (
-        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
-        "ProfileEntry",
+    "features.facts.values": (
+        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactHit", "FactRule", "GraphCounts",
+        "Profile", "ProfileEntry",
     ),
     "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
@@ -137,6 +140,8 @@ _HOMES = {
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "features.facts.fading.policy": ("TidyItem",),
+    "features.facts.service": ("FactHistory",),
     "features.costs.ledger": ("CostLedger",),
     "features.files.service.folders": ("AsyncFolder",),
     "features.files.service.sync_folders": ("Folder",),

@@ -11,10 +11,10 @@ from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.features.facts.episodes import NewEpisode
 from perdure.features.groups.units import NewGroup
 from perdure.features.schedules.units import NewSchedule
 from perdure.library.checks import Page
-from perdure.library.facts.episodes import NewEpisode
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -278,16 +278,16 @@ async def groups_of_agents(room: Room) -> Changes:
     yield (lambda one: one.groups.add(new)), (lambda one: one.groups.add(new))
     made = room.results[0]
     await room.at_once(
-        lambda one: one.groups.of(made.id).update(description="d"),
-        lambda one: one.groups.of(made.id).update(max_turns=3),
+        lambda one: one.groups.by_id(made.id).update(description="d"),
+        lambda one: one.groups.by_id(made.id).update(max_turns=3),
     )
     now = await room.first.groups.get(made.id)
     assert (now.info.description, now.info.max_turns) == ("d", 3)
     await room.at_once(
-        lambda one: one.groups.of(made.id).send_messages(HELLO), lambda one: one.groups.of(made.id).cancel()
+        lambda one: one.groups.by_id(made.id).send_messages(HELLO), lambda one: one.groups.by_id(made.id).cancel()
     )
-    await room.at_once(lambda one: one.groups.of(made.id).reset(), lambda one: one.groups.of(made.id).reset())
-    await room.at_once(lambda one: one.groups.of(made.id).delete(), lambda one: one.groups.of(made.id).delete())
+    await room.at_once(lambda one: one.groups.by_id(made.id).reset(), lambda one: one.groups.by_id(made.id).reset())
+    await room.at_once(lambda one: one.groups.by_id(made.id).delete(), lambda one: one.groups.by_id(made.id).delete())
     assert room.refused <= 1
 
 
@@ -329,8 +329,8 @@ async def fact_deleted_twice(room: Room) -> Changes:
     await room.at_once(lambda one: one.facts.restore(made.id), lambda one: one.facts.restore(made.id))
     assert len((await room.first.facts.history(made.id)).versions) == 3
     await room.at_once(
-        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
-        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts.of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts.of(made.graph_id).delete_episodes(scope),
     )
 
 
@@ -365,10 +365,10 @@ async def graph_of_one_name(room: Room) -> Changes:
     graph, other = room.results
     assert graph.id == other.id
     await room.at_once(
-        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
-        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
+        lambda one: one.facts.of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
+        lambda one: one.facts.of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
     )
-    assert len(await room.first.facts_of(graph.id).episodes({})) == 2
+    assert len(await room.first.facts.of(graph.id).episodes({})) == 2
 
 
 @case("FactViews.tidy", "FactViews.restore_last")
@@ -407,14 +407,14 @@ async def source_reverted_twice(room: Room) -> Changes:
 async def message_of_a_group_edited_twice(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
     made = await room.first.groups.add(NewGroup(agent_ids=[one.id for one in agents]))
-    turn = await room.first.groups.of(made.id).send_messages(HELLO)
-    await room.first.groups.of(turn.group_id).reply(turn)
-    said = (await room.first.groups.of(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
+    turn = await room.first.groups.by_id(made.id).send_messages(HELLO)
+    await room.first.groups.by_id(turn.group_id).reply(turn)
+    said = (await room.first.groups.by_id(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
     of = said.message_id
     assert of is not None
     yield (
-        lambda one: one.groups.of(made.id).edit_message(of, "user", [Text("One.")]),
-        lambda one: one.groups.of(made.id).edit_message(of, "user", [Text("Two.")]),
+        lambda one: one.groups.by_id(made.id).edit_message(of, "user", [Text("One.")]),
+        lambda one: one.groups.by_id(made.id).edit_message(of, "user", [Text("Two.")]),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Author, Block
-from perdure.core.facts.values import Entity, Episode, Fact, Graph
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -39,6 +38,8 @@ from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
+from perdure.features.facts.tables import Entities, Graphs
+from perdure.features.facts.values import Entity, Episode, Fact, Graph
 from perdure.features.files.tables.files import Files
 from perdure.features.files.tables.folders import Folders
 from perdure.features.files.values import File, Folder
@@ -294,7 +295,7 @@ class Contract:
     def add_graph(self, tx: Tx, name: str = "ada", *, agent_id: AgentId | None = None) -> Graph:
         """A graph with its archives; with `agent_id`, this agent's."""
         facts, entities = (self.add_archive(tx, name=f"{what} of {name}") for what in ("facts", "entities"))
-        graph = tx.graphs.add(
+        graph = tx.of(Graphs).add(
             Graph(
                 id=GraphId(self.ids.new("graph")),
                 org_id=tx.org_id,
@@ -306,12 +307,12 @@ class Contract:
             )
         )
         if agent_id is not None:
-            tx.graphs.attach(agent_id, graph.id)
+            tx.of(Graphs).attach(agent_id, graph.id)
         return graph
 
     def add_entities(self, tx: Tx, graph_id: GraphId, *names: str, **values: Any) -> Sequence[Entity]:
         fields = {"type": "Person", "created_at": AT, "updated_at": AT, **values}
-        return tx.entities.add(
+        return tx.of(Entities).add(
             [Entity(id=EntityId(self.ids.new("entity")), graph_id=graph_id, name=name, **fields) for name in names]
         )
 

@@ -13,7 +13,6 @@ from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
-from perdure.core.facts.values import FactFilter
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
 from perdure.core.ids import (
@@ -40,6 +39,7 @@ from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
+from perdure.features.facts.values import FactFilter
 from perdure.features.files.values import FilePart
 from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.features.mcp.values import McpTool

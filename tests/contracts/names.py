@@ -12,10 +12,11 @@ from perdure.core.access.values import User, check_name
 from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists
-from perdure.core.facts.values import FactFilter
 from perdure.core.ids import DEFAULT_ORG, ArchiveId, ConversationId, ToolId, UserId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
+from perdure.features.facts.tables import Episodes, Facts, Graphs
+from perdure.features.facts.values import FactFilter
 from perdure.features.files.tables.files import AgentFiles, Files
 from perdure.features.files.tables.folders import Folders
 from perdure.storage.store import Store
@@ -138,9 +139,9 @@ class NameContract(Contract):
         tx.identities.attach_block(block.id, identity.id)
         passage = self.add_passage(tx, archive.id, "a walrus", name)
         self.add_entities(tx, graph.id, "Ada", "Turin")
-        facts = tx.facts.add(graph, [self.new_fact(graph.id, scope={name: name})])
+        facts = tx.of(Facts).add(graph, [self.new_fact(graph.id, scope={name: name})])
         tool_id = ToolId(self.ids.new("tool"))
-        episode = tx.episodes.add([self.new_episode(graph.id, "r", scope={"user_id": name})])[0]
+        episode = tx.of(Episodes).add([self.new_episode(graph.id, "r", scope={"user_id": name})])[0]
         return {
             "agent": agent,
             "archive": archive,
@@ -188,8 +189,8 @@ class NameContract(Contract):
             "numbers by tag": tx.passages.seqs(archive.id, where=where) == [made["passage"].seq],
             "words by tag": match_passages(tx, archive.id, "walrus", where=where) == [made["passage"].seq],
             "tools by tag": ids(tx.tools.page(where=ToolFilter(tags=(name,)))) == [made["tool"].id],
-            "graph by name": tx.graphs.find_by_name(name) is not None,
-            "facts by scope": ids(tx.facts.page(graph.id, where=FactFilter(scope=((name, name),))))
+            "graph by name": tx.of(Graphs).find_by_name(name) is not None,
+            "facts by scope": ids(tx.of(Facts).page(graph.id, where=FactFilter(scope=((name, name),))))
             == [made["fact"].id],
-            "episodes by scope": ids(tx.episodes.list(graph.id, scope={"user_id": name})) == [made["episode"].id],
+            "episodes by scope": ids(tx.of(Episodes).list(graph.id, scope={"user_id": name})) == [made["episode"].id],
         }

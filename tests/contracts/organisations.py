@@ -9,7 +9,6 @@ from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
-from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.messages import Message
@@ -20,6 +19,8 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.features.files.tables.files import AgentFiles, Files
 from perdure.features.files.tables.folders import Folders
 from perdure.features.files.values import File, FilePart, Folder, file_tag
@@ -221,9 +222,9 @@ def fill(contract: Contract, tx: Tx) -> Property:
         correction=correction,
         erasure=erasure,
         graph=graph,
-        entity=tx.entities.list(graph.id)[0],
-        fact=tx.facts.page(graph.id, where=FactFilter())[0],
-        episode=tx.episodes.list(graph.id)[0],
+        entity=tx.of(Entities).list(graph.id)[0],
+        fact=tx.of(Facts).page(graph.id, where=FactFilter())[0],
+        episode=tx.of(Episodes).list(graph.id)[0],
         rule=rule,
         community=community,
         group=group,
@@ -319,21 +320,21 @@ def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRu
     with tx.vectors.use_embedding(MODEL):
         graph = contract.add_graph(tx, agent_id=agent.id)
     contract.add_entities(tx, graph.id, "Ada", "Turin")
-    tx.entities.set_community(graph.id, 1, 1)
+    tx.of(Entities).set_community(graph.id, 1, 1)
     community = Community(graph_id=graph.id, seq=1, name="Ada", size=1, updated_at=AT)
-    tx.entities.put_community(community)
-    tx.entities.put_community(replace(community, seq=2, summary_due=False))
-    fact, _ = tx.facts.add(graph, [contract.new_fact(graph.id, text) for text in ("a walrus", "a seal")])
-    tx.facts.expire(graph.id, [fact.seq], at=AT)
-    tx.facts.add(graph, [replace(fact, text="an old walrus")])
+    tx.of(Entities).put_community(community)
+    tx.of(Entities).put_community(replace(community, seq=2, summary_due=False))
+    fact, _ = tx.of(Facts).add(graph, [contract.new_fact(graph.id, text) for text in ("a walrus", "a seal")])
+    tx.of(Facts).expire(graph.id, [fact.seq], at=AT)
+    tx.of(Facts).add(graph, [replace(fact, text="an old walrus")])
     of_message = contract.new_episode(graph.id, "y", agent_id=agent.id, message_seq=0)
-    tx.episodes.add([contract.new_episode(graph.id, "x"), of_message])
-    tx.facts.add_sources(graph.id, [(1, 1), (2, 2)])
-    tx.episodes.mark_extracted(graph.id, [2], at=AT)
-    tx.episodes.put_last_seq(agent.id, 0, 0, at=AT)
-    tx.graphs.count_dropped(graph.id, {"pronoun": 1})
-    rule, _ = (tx.graphs.add_rule(FactRule(graph_id=graph.id, text="secret", created_at=AT)) for _ in range(2))
-    return tx.graphs.get(graph.id), rule, community
+    tx.of(Episodes).add([contract.new_episode(graph.id, "x"), of_message])
+    tx.of(Facts).add_sources(graph.id, [(1, 1), (2, 2)])
+    tx.of(Episodes).mark_extracted(graph.id, [2], at=AT)
+    tx.of(Episodes).put_last_seq(agent.id, 0, 0, at=AT)
+    tx.of(Graphs).count_dropped(graph.id, {"pronoun": 1})
+    rule, _ = (tx.of(Graphs).add_rule(FactRule(graph_id=graph.id, text="secret", created_at=AT)) for _ in range(2))
+    return tx.of(Graphs).get(graph.id), rule, community
 
 
 def system_message_of(conversation: Conversation, text: str = "s") -> SystemMessage:

@@ -15,6 +15,7 @@ from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.archives.passages import PARTS_ROWS, page_of_text
+from perdure.features.facts.tables import Episodes
 from perdure.features.files.tables.folders import Folders
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract
@@ -131,14 +132,14 @@ FINDS: dict[str, tuple[Unit, str, str]] = {
     "waiting conversations of an agent": (lambda tx, agent: tx.conversations.list_pending(agent), "c", "agent_id"),
     "agents of a name": (lambda tx, agent: tx.agents.find_by_name("ada"), "a", "org_id name"),
     "number of agents": (lambda tx, agent: tx.agents.count(AgentFilter(hidden=False)), "a", "org_id hidden"),
-    "position of extraction": (lambda tx, agent: tx.episodes.last_seq(agent, 0), "extractions", CONVERSATION),
+    "position of extraction": (lambda tx, agent: tx.of(Episodes).last_seq(agent, 0), "extractions", CONVERSATION),
     "conversations of an agent": (
         lambda tx, agent: tx.conversations.page(ConversationFilter(agent_id=agent), limit=9),
         "c",
         "agent_id",
     ),
     "episodes of messages": (
-        lambda tx, agent: tx.episodes.list_by_messages(agent, [1, 2]),
+        lambda tx, agent: tx.of(Episodes).list_by_messages(agent, [1, 2]),
         "episodes",
         "agent_id message_seq",
     ),
@@ -232,7 +233,7 @@ class PlanContract(Contract):
             drafts = [replace(self.draft("hello"), sources=(PAGE,)) for _ in range(MESSAGES)]
             tx.messages.append((agent, 0), drafts, [1] * MESSAGES, at=AT)
             tx.messages.append((agent, 0), [self.draft("hello")], [1], at=AT)  # the index takes several at a time
-        tx.episodes.add(
+        tx.of(Episodes).add(
             [
                 self.new_episode(graph.id, f"message {number}", agent_id=agents[number % 9], message_seq=number)
                 for number in range(AGENTS)

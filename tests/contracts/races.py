@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.features.facts.tables import Graphs
 from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, list_texts
 
@@ -59,8 +60,8 @@ class RaceContract(Contract):
             looked = (threading.Event(), threading.Event())
 
             def add_the_only_graph(tx: Tx, index: int) -> GraphId:
-                tx.graphs.lock_names()
-                graph = tx.graphs.find_by_name("shared")
+                tx.of(Graphs).lock_names()
+                graph = tx.of(Graphs).find_by_name("shared")
                 looked[index].set()
                 looked[1 - index].wait(WAIT_S)
                 return (graph or self.add_graph(tx, "shared")).id

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perdure.core.facts.credentials import HIDDEN, holds_credential, without_credentials, without_new_credentials
+from perdure.core.text.credentials import HIDDEN, holds_credential, without_credentials, without_new_credentials
 
 # text -> what must not be left of it
 CREDENTIALS = {

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import VersionConflict
-from perdure.core.facts.values import Fact, Graph
-from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_episodes, delete_facts, restore_fact
+from perdure.features.facts.tables import Episodes, Facts
+from perdure.features.facts.units.graphs import (
+    NewFact,
+    add_facts,
+    change_fact,
+    delete_episodes,
+    delete_facts,
+    restore_fact,
+)
+from perdure.features.facts.values import Fact, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, LATER, Contract
@@ -21,7 +29,7 @@ def add_world(tx: Tx, units: Contract) -> tuple[Graph, Fact]:
     """A graph with a fact that one episode supports."""
     graph = units.add_graph(tx)
     units.add_entities(tx, graph.id, "Ada", "Turin")
-    episodes = tx.episodes.add([units.new_episode(graph.id, "x")])
+    episodes = tx.of(Episodes).add([units.new_episode(graph.id, "x")])
     new = NewFact(text="Ada lives in Turin.", subject=1, relation="LIVES_IN", object=2)
     (fact,) = add_facts(tx, graph, [new], origin={}, ids=units.ids, at=AT, episodes=[episodes])
     return graph, fact
@@ -55,10 +63,10 @@ async def test_a_fact_goes_with_its_last_episode(unit: Callable[[Tx, Graph, Fact
         graph, fact = add_world(tx, Contract())
         unit(tx, graph, fact)
 
-        retracted = delete_episodes(tx, graph, tx.episodes.list(graph.id), at=LATER)
+        retracted = delete_episodes(tx, graph, tx.of(Episodes).list(graph.id), at=LATER)
 
         assert [one.id for one in retracted.lost] == ([] if is_kept else [fact.id])
-        assert (tx.facts.get(fact.id).expired_at is None) is is_kept
+        assert (tx.of(Facts).get(fact.id).expired_at is None) is is_kept
 
     await InlineStore().write(run)
 
@@ -72,6 +80,6 @@ async def test_an_earlier_version_is_not_changed() -> None:
 
         with pytest.raises(VersionConflict):
             change_fact(tx, graph, fact, {"rating": 0.1}, change="edit", origin=PERSON, at=LATER)
-        assert tx.facts.get(fact.id) == second
+        assert tx.of(Facts).get(fact.id) == second
 
     await InlineStore().write(run)

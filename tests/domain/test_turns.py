@@ -12,7 +12,7 @@ from perdure.core.ids import DEFAULT_ORG, AgentId, ArchiveId, PassageId
 from perdure.core.messages import Message, Role, unlogged_message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import Source, WriteSource
-from perdure.domain.facts.turns import is_turn, trusts_of, turn_of, turn_of_passage
+from perdure.features.facts.units.turns import is_turn, trusts_of, turn_of, turn_of_passage
 from tests.contracts.base import AT
 
 PAGE = (WriteSource(Source.of("web", "https://example.com"), ()),)

@@ -16,6 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.domain.agents.profile import check_profile
 from perdure.engine.workers.background import APART_S, IDLE_S, LOOK_S, QUIET_S, Background
+from perdure.features.facts.extraction.worker import Extractions
 from perdure.settings import Settings
 from perdure.testing import Hanging, InlineStore, LocalServer, ScriptedModel, calls, says
 from tests.support.passing_time import time_passes
@@ -120,7 +121,7 @@ async def test_a_person_who_writes_takes_the_slot_from_extraction() -> None:
 
         assert (model.begun, model.cut) == (1, 1)
         assert not any(model.seen)
-        assert [backlog.tries for backlog in perdure.app.ports.waiting.lines.values()] == [0]
+        assert [backlog.tries for backlog in perdure.app.service(Extractions).ports.waiting.lines.values()] == [0]
 
         model.open.set()
         await silence(IDLE_S)

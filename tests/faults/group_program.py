@@ -16,6 +16,7 @@ from perdure.core.models import ModelDelta
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.values import GroupKind, GroupTurnEnded
 from perdure.testing import ScriptedModel, says
+from tests.support.groups import request
 
 NAMES = ("Anna", "Bob", "Max", "Sue", "Carl")
 KINDS: tuple[GroupKind, ...] = ("round_robin", "supervisor", "dynamic", "sleeptime")
@@ -64,7 +65,7 @@ async def do_task(perdure: AsyncPerdure, groups: list[GroupId], number: int) -> 
     """Have a group answer a task, once."""
     group_id = groups[number % len(groups)]
     turns = perdure.app.service(GroupRunner)
-    turn = await turns.send(group_id, TASK.format(number), idempotency_key=str(number))
+    turn = await turns.send(request(group_id, TASK.format(number), idempotency_key=str(number)))
     async for event in turns.follow(turn):
         if isinstance(event, GroupTurnEnded):
             return

@@ -20,8 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core.facts.values import FactFilter, Graph
 from perdure.core.ids import AgentId
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.values import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
@@ -113,22 +114,22 @@ async def finished(http: httpx.AsyncClient, speaker: Speaker) -> None:
 def check(tx: Tx, speaker: Speaker) -> None:
     """Each message stands in the tables once: as an episode, and as a fact of one version with this one source."""
     agent_id = AgentId(speaker.agent_id)
-    graph = tx.graphs.find_by_agent(agent_id)
+    graph = tx.of(Graphs).find_by_agent(agent_id)
     assert isinstance(graph, Graph)
-    facts = tx.facts.page(graph.id, where=FactFilter(), limit=100_000)
-    episodes = {one.seq: one for one in tx.episodes.list(graph.id, limit=100_000)}
+    facts = tx.of(Facts).page(graph.id, where=FactFilter(), limit=100_000)
+    episodes = {one.seq: one for one in tx.of(Episodes).list(graph.id, limit=100_000)}
     messages: dict[str, str] = {
         row.id: row.text.split()[0] for row in tx.messages.list(agent_id, limit=100_000) if row.role == "user"
     }
-    sources = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
+    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
 
     assert sorted(fact.text for fact in facts) == sorted(f"User said k{n}." for n in range(1, speaker.sent + 1))
-    assert all(len(tx.facts.versions(fact.id)) == 1 for fact in facts)
+    assert all(len(tx.of(Facts).versions(fact.id)) == 1 for fact in facts)
     for fact in facts:
         (episode,) = sources[fact.first_seq]
         assert fact.text == f"User said {messages[episodes[episode].ref]}."
-    assert len(episodes) == 2 * speaker.sent == tx.graphs.counts(graph.id).episodes
-    assert max(Counter(one.name for one in tx.entities.list(graph.id, limit=100_000)).values()) == 1
+    assert len(episodes) == 2 * speaker.sent == tx.of(Graphs).counts(graph.id).episodes
+    assert max(Counter(one.name for one in tx.of(Entities).list(graph.id, limit=100_000)).values()) == 1
     assert faults_of(tx, limit=1_000) == []
 
 

@@ -33,8 +33,10 @@ from perdure.testing import ScriptedModel, says
 from perdure.ui.pages.home import pages
 from perdure.ui.routes import PAGES, build_routes
 
+OUTSIDE = (".sandbox.inside.", ".adapters.")
 for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
-    if not module.name.endswith("__main__") and ".sandbox.inside." not in module.name:
+    # Adapters are programs, and need what they are about; nothing needs them.
+    if not module.name.endswith("__main__") and not any(one in module.name for one in OUTSIDE):
         importlib.import_module(module.name)
 
 

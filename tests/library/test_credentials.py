@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure
-from perdure.core.facts.credentials import HIDDEN, holds_credential, without_new_credentials
+from perdure.core.text.credentials import HIDDEN, holds_credential, without_new_credentials
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL

@@ -11,7 +11,9 @@ import pytest
 from perdure import Agent, Perdure
 from perdure.core.ids import EpisodeId, GraphId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
-from perdure.domain.facts.copies import copy_facts
+from perdure.domain.agents.copies import HeldRows
+from perdure.features.facts.copies import copy_facts
+from perdure.features.facts.tables import Entities, Episodes, Graphs
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.library.test_forgetting import bytes_left
@@ -70,11 +72,11 @@ def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Pa
 
     def tell_more(tx: Tx) -> tuple[GraphId, list[EpisodeId]]:
         """Call somebody by the text too, and note where what holds it came from."""
-        graph = tx.graphs.find_by_agent(ada.id)
+        graph = tx.of(Graphs).find_by_agent(ada.id)
         assert graph is not None
-        entity = next(one for one in tx.entities.list(graph.id, limit=99) if SECRET not in one.name)
-        tx.entities.put(replace(entity, aliases=(SECRET, "Addie")))
-        found = tx.episodes.list(graph.id, limit=99)
+        entity = next(one for one in tx.of(Entities).list(graph.id, limit=99) if SECRET not in one.name)
+        tx.of(Entities).put(replace(entity, aliases=(SECRET, "Addie")))
+        found = tx.of(Episodes).list(graph.id, limit=99)
         episodes = [one.id for one in found if one.message_seq == 0 or SECRET in (one.text or "")]
         page = (WriteSource(Source("web", "https://one.example")),)
         tx.sources.add(
@@ -86,7 +88,9 @@ def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Pa
 
     ada.forget(SECRET, erase=True)
 
-    names = perdure._portal.run(store.read(lambda tx: [one.aliases for one in tx.entities.list(graph_id, limit=99)]))
+    names = perdure._portal.run(
+        store.read(lambda tx: [one.aliases for one in tx.of(Entities).list(graph_id, limit=99)])
+    )
     assert ("[redacted]", "Addie") in names
     assert perdure._portal.run(store.read(lambda tx: tx.sources.list_by_refs(graph_id, episodes))) == []
     assert ada.find_mentions(SECRET).counts == {}
@@ -104,7 +108,7 @@ def test_facts_that_were_forgotten_are_in_no_copy_of_the_graph(agent: tuple[Agen
     tea = ada.facts.add("Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
     ada.facts.delete(tea.fact.id)
     ada.forget(SECRET)
-    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, [], []))
+    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, HeldRows({}, {})))
 
     assert "Ada likes tea." in [one.text for one in copy.facts]
     assert not any(SECRET in one.text for one in copy.facts)

@@ -183,7 +183,7 @@ def test_what_is_stale_is_named_and_written(files: dict[str, str], tmp_path: Pat
     """A file that is missing, one with another text, and one too many."""
     generator.write(files, tmp_path)
     (tmp_path / "library/sync/blocks.py").unlink()
-    other = files["library/sync/agent.py"].replace("limit: int = 10", "limit: int = 9")
+    other = files["library/sync/agent.py"].replace("class Agent(", "class OldAgent(")
     (tmp_path / "library/sync/agent.py").write_text(other)
     (tmp_path / "library/sync/shelves.py").touch()
 

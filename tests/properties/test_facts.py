@@ -11,9 +11,9 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.core.ids import FactId
-from perdure.domain.facts.graphs import (
+from perdure.features.facts.tables import Entities, Episodes, Facts
+from perdure.features.facts.units.graphs import (
     FactFields,
     NewFact,
     add_facts,
@@ -22,6 +22,7 @@ from perdure.domain.facts.graphs import (
     delete_facts,
     restore_fact,
 )
+from perdure.features.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
@@ -141,7 +142,7 @@ def _tell(tx: Tx, steps: list[Step]) -> None:
     units, model, clock = Contract(), Model(), START
     graph = units.add_graph(tx)
     units.add_entities(tx, graph.id, *map(str, range(ENTITIES)))
-    episodes = dict(enumerate(tx.episodes.add([units.new_episode(graph.id, str(place)) for place in range(6)])))
+    episodes = dict(enumerate(tx.of(Episodes).add([units.new_episode(graph.id, str(place)) for place in range(6)])))
     ids: list[FactId] = []
     for step in steps:
         clock += timedelta(seconds=step.tick)
@@ -184,7 +185,7 @@ def _do(
         drop()
         return
     place = step.pick % len(ids)
-    fact = tx.facts.get(ids[place])
+    fact = tx.of(Facts).get(ids[place])
     is_believed = fact.expired_at is None
     if step.kind == "change" and is_believed:
         change_fact(tx, graph, fact, _changes(step), change="update", origin=origin, at=at)
@@ -216,22 +217,22 @@ def _check_now(tx: Tx, graph: Graph, model: Model, ids: list[FactId]) -> None:
     facts = _page(tx, graph)
     assert [(ids.index(fact.id), _fields(fact)) for fact in facts] == model.view(None)
     where = FactFilter(states=FACT_STATES, entities=(1, 3))
-    page = tx.facts.page(graph.id, where=where, newest_first=True, limit=3)
+    page = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=3)
     assert page == [fact for fact in reversed(facts) if {fact.subject, fact.object} & {1, 3}][:3]
     named = [seq for fact in facts for seq in (fact.subject, fact.object)]
-    assert {one.seq: one.fact_count for one in tx.entities.list(graph.id)} == {
+    assert {one.seq: one.fact_count for one in tx.of(Entities).list(graph.id)} == {
         seq: named.count(seq) for seq in range(1, ENTITIES + 1)
     }
     for fact in facts:
         place = ids.index(fact.id)
-        assert tx.facts.sources(graph.id, [fact.first_seq])[fact.first_seq] or place in model.persons
+        assert tx.of(Facts).sources(graph.id, [fact.first_seq])[fact.first_seq] or place in model.persons
 
 
 def _check_history(tx: Tx, graph: Graph, model: Model, ids: list[FactId]) -> None:
     """Versions follow one another, and every moment is answered as the model answers it."""
     moments = {START}
     for place, fact_id in enumerate(ids):
-        versions = [one for one in tx.facts.versions(fact_id) if not one.is_deletion]
+        versions = [one for one in tx.of(Facts).versions(fact_id) if not one.is_deletion]
         told = [(_fields(one), one.created_at, one.expired_at) for one in versions]
         assert told == [(one.fields, one.created_at, one.expired_at) for one in model.facts[place]]
         assert [one.seq for one in versions] == sorted({one.seq for one in versions})
@@ -247,7 +248,7 @@ def _check_history(tx: Tx, graph: Graph, model: Model, ids: list[FactId]) -> Non
 
 
 def _page(tx: Tx, graph: Graph, **conditions: Any) -> list[Fact]:
-    return list(tx.facts.page(graph.id, where=FactFilter(states=FACT_STATES, **conditions), limit=1_000))
+    return list(tx.of(Facts).page(graph.id, where=FactFilter(states=FACT_STATES, **conditions), limit=1_000))
 
 
 def _view(tx: Tx, graph: Graph) -> list[Any]:
@@ -258,7 +259,7 @@ def _found(tx: Tx, graph: Graph) -> list[Any]:
     """What searches for two words find: the passages, and the facts that are believed with their texts."""
     seqs = [match_passages(tx, graph.fact_archive_id, word) for word in ("Ada", "Oslo")]
     where = FactFilter(states=FACT_STATES)
-    facts = [tx.facts.list_by_texts(graph.id, found, where=where) for found in seqs]
+    facts = [tx.of(Facts).list_by_texts(graph.id, found, where=where) for found in seqs]
     return [seqs, [sorted((fact.id, fact.text_seq) for fact in found) for found in facts]]
 
 

@@ -18,12 +18,12 @@ from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.facts.credentials import holds_credential, without_credentials
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.provenance.sources import parse_source
 from perdure.core.secrets import SecretMask
+from perdure.core.text.credentials import holds_credential, without_credentials
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
@@ -35,15 +35,17 @@ from perdure.core.tools.loops import split_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
-from perdure.domain.facts.documents import render_json
-from perdure.domain.facts.known import names_in as entities_in
-from perdure.domain.forgetting import count_words
 from perdure.domain.tools.memory_tools import transcript_lines
-from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.features.agent_files.reading import read_agent_file
-from perdure.features.compression.compress import compress, decode, expand, find_parts
+from perdure.features.compression.compress import compress, decode, find_parts
+from perdure.features.compression.lookup import expand
 from perdure.features.extractive.answers import parse_note
 from perdure.features.extractive.model import words_of_user
+from perdure.features.facts.extraction.model_extractor import parse_extraction
+from perdure.features.facts.extraction.patterns import statements_in_document
+from perdure.features.facts.fading.policy import count_words
+from perdure.features.facts.units.documents import render_json
+from perdure.features.facts.units.known import names_in as entities_in
 from perdure.features.files.converters.charset import decode as decode_bytes
 from perdure.features.files.converters.html import html_to_markdown
 from perdure.features.files.converters.limits import Limits
@@ -52,7 +54,6 @@ from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.files.tools import sources_of_grep
 from perdure.features.groups.texts import parse_choice
 from perdure.features.schedules.values import parse_duration, parse_moment, parse_quiet
-from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
 from perdure.providers.extractive.statements import statements_in

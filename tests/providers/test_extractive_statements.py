@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.facts.extraction import Batch, Turn
-from perdure.core.facts.values import Entity
 from perdure.core.ids import EntityId, GraphId
-from perdure.providers.extractive.extractor import PatternExtractor
+from perdure.features.facts.extraction.patterns import PatternExtractor
+from perdure.features.facts.extraction.values import Batch, Turn
+from perdure.features.facts.values import Entity
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FACTS = {

@@ -10,7 +10,7 @@ from perdure.core.errors import ModelReplyEmpty
 from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest, ModelTraits
 from perdure.core.runs import StopReason
-from perdure.engine.facts.model_extractor import parse_extraction
+from perdure.features.facts.extraction.model_extractor import parse_extraction
 from perdure.providers.loops import LoopWatch, loop_start
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import Hanging, HttpModel, calls, says, thinks

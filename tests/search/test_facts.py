@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, FactHit, Hits
-from perdure.core.facts.values import Fact, FactFilter
 from perdure.core.ids import FactId
-from perdure.search.archive_cache import FAR, FactColumns, load_fact_columns
+from perdure.features.facts.search.columns import FAR, FactColumns, load_fact_columns
+from perdure.features.facts.tables import Facts, Graphs
+from perdure.features.facts.values import Fact, FactFilter
 from perdure.settings import Settings
 from perdure.testing import FakeClock
 
@@ -142,10 +143,10 @@ async def test_a_rare_fact_is_found_among_many_that_the_filter_excludes(world: _
     def add(tx: Any) -> None:
         facts = [
             replace(fact, id=cast(Any, f"fact-{number}"), text=text, first_seq=0, rating=0.1)
-            for fact in tx.facts.list_by_seqs(graph, [1])
+            for fact in tx.of(Facts).list_by_seqs(graph, [1])
             for number, text in enumerate(many)
         ]
-        tx.facts.add(tx.graphs.get(graph), facts)
+        tx.of(Facts).add(tx.of(Graphs).get(graph), facts)
 
     await world.perdure.app.store.write(add)
 
@@ -195,7 +196,7 @@ async def test_columns_filter_as_the_database_does(world: _World) -> None:
         columns = load_fact_columns(tx, fact.graph_id)
         return [
             (
-                sorted(one.seq for one in tx.facts.page(fact.graph_id, where=where)),
+                sorted(one.seq for one in tx.of(Facts).page(fact.graph_id, where=where)),
                 columns.seq[columns.match(where)].tolist(),
             )
             for where in filters
@@ -225,7 +226,7 @@ async def test_columns_that_follow_changes_equal_those_that_are_loaded_anew(worl
             await agent.facts.delete(some)
         else:
             await agent.facts.restore(some)
-        rows = len(await store.read(lambda tx, at: tx.facts.columns(graph_id, after_version=at), columns.version))
+        rows = len(await store.read(lambda tx, at: tx.of(Facts).columns(graph_id, after_version=at), columns.version))
         columns = await store.read(load_fact_columns, graph_id, columns)
 
         assert rows <= 2

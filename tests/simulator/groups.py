@@ -36,6 +36,7 @@ from tests.simulator.invariants import Violation
 from tests.simulator.process import Place, Process, _Models, retrieve_error
 from tests.simulator.virtual_time import run_virtually
 from tests.simulator.world import MODEL, World
+from tests.support.groups import request
 
 KINDS: tuple[GroupKind, ...] = ("round_robin", "supervisor", "dynamic")
 TASKS = 4
@@ -218,7 +219,7 @@ class _History:
 
 
 async def _follow(process: _GroupProcess, group_id: GroupId, number: int) -> None:
-    turn = await process.turns.send(group_id, f"Task {number}", idempotency_key=f"k{number}")
+    turn = await process.turns.send(request(group_id, f"Task {number}", idempotency_key=f"k{number}"))
     places: list[int] = []
     async for event in process.turns.follow(turn):
         if isinstance(event, GroupTurnEnded):

@@ -7,31 +7,32 @@ from typing import Any
 
 import pytest
 
-from perdure.core.facts.values import FactFilter, Graph
 from perdure.core.ids import AgentId
+from perdure.features.facts.tables import Entities, Episodes, Facts
+from perdure.features.facts.values import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, Contract
 
 TABLES = ("facts", "fact_sources", "entities", "entity_names", "episodes", "communities", "f", "s")
 UNITS: dict[str, Callable[[Tx, Graph], Any]] = {
-    "entities": lambda tx, graph: tx.facts.page(graph.id, where=FactFilter(entities=(1,), as_of=AT), after=1),
-    "versions": lambda tx, graph: tx.facts.get(tx.facts.list_by_firsts(graph.id, [1, 2])[0].id),
-    "several facts": lambda tx, graph: tx.facts.list_by_ids([tx.facts.list_by_seqs(graph.id, [1])[0].id]),
-    "texts": lambda tx, graph: tx.facts.list_by_texts(graph.id, [0, 1], where=FactFilter(at=AT)),
-    "neighbours": lambda tx, graph: tx.facts.neighbours(graph.id, [1, 2], limit=9),
-    "same": lambda tx, graph: tx.facts.list_between(graph.id, 1, 2, "LIKES"),
-    "communities": lambda tx, graph: tx.entities.communities_of(graph.id, [1, 2]),
-    "episodes": lambda tx, graph: tx.facts.list_by_episodes(graph.id, [1, 2]),
-    "sources": lambda tx, graph: tx.facts.sources(graph.id, [1, 2]),
-    "lost sources": lambda tx, graph: tx.facts.remove_sources(graph.id, [1, 2]),
-    "expiry": lambda tx, graph: tx.facts.expire(graph.id, [1], at=AT),
-    "another text": lambda tx, graph: tx.facts.put_text(graph, 1, "another"),
-    "names": lambda tx, graph: tx.entities.find_by_names(graph.id, ["Ada", "Turin"]),
-    "an entity": lambda tx, graph: tx.entities.put(tx.entities.list_by_seqs(graph.id, [1])[0]),
-    "members": lambda tx, graph: tx.entities.list_members(graph.id, 1),
-    "references": lambda tx, graph: tx.episodes.list_by_refs(graph.id, ["x", "y"]),
-    "messages": lambda tx, graph: tx.episodes.list_by_messages(AgentId("agent-1"), [1, 2]),
+    "entities": lambda tx, graph: tx.of(Facts).page(graph.id, where=FactFilter(entities=(1,), as_of=AT), after=1),
+    "versions": lambda tx, graph: tx.of(Facts).get(tx.of(Facts).list_by_firsts(graph.id, [1, 2])[0].id),
+    "several facts": lambda tx, graph: tx.of(Facts).list_by_ids([tx.of(Facts).list_by_seqs(graph.id, [1])[0].id]),
+    "texts": lambda tx, graph: tx.of(Facts).list_by_texts(graph.id, [0, 1], where=FactFilter(at=AT)),
+    "neighbours": lambda tx, graph: tx.of(Facts).neighbours(graph.id, [1, 2], limit=9),
+    "same": lambda tx, graph: tx.of(Facts).list_between(graph.id, 1, 2, "LIKES"),
+    "communities": lambda tx, graph: tx.of(Entities).communities_of(graph.id, [1, 2]),
+    "episodes": lambda tx, graph: tx.of(Facts).list_by_episodes(graph.id, [1, 2]),
+    "sources": lambda tx, graph: tx.of(Facts).sources(graph.id, [1, 2]),
+    "lost sources": lambda tx, graph: tx.of(Facts).remove_sources(graph.id, [1, 2]),
+    "expiry": lambda tx, graph: tx.of(Facts).expire(graph.id, [1], at=AT),
+    "another text": lambda tx, graph: tx.of(Facts).put_text(graph, 1, "another"),
+    "names": lambda tx, graph: tx.of(Entities).find_by_names(graph.id, ["Ada", "Turin"]),
+    "an entity": lambda tx, graph: tx.of(Entities).put(tx.of(Entities).list_by_seqs(graph.id, [1])[0]),
+    "members": lambda tx, graph: tx.of(Entities).list_members(graph.id, 1),
+    "references": lambda tx, graph: tx.of(Episodes).list_by_refs(graph.id, ["x", "y"]),
+    "messages": lambda tx, graph: tx.of(Episodes).list_by_messages(AgentId("agent-1"), [1, 2]),
 }
 
 
@@ -43,7 +44,7 @@ async def test_rows_are_found_by_an_index(unit: Callable[[Tx, Graph], Any]) -> N
     def fill(tx: Tx) -> Graph:
         graph = contract.add_graph(tx)
         contract.add_entities(tx, graph.id, "Ada", "Turin")
-        tx.facts.add(graph, [contract.new_fact(graph.id, text) for text in ("a", "b")])
+        tx.of(Facts).add(graph, [contract.new_fact(graph.id, text) for text in ("a", "b")])
         return graph
 
     graph = await store.write(fill)
@@ -61,7 +62,7 @@ async def test_a_page_of_an_entity_sorts_no_more_than_the_page() -> None:
     graph = await store.write(lambda tx: Contract().add_graph(tx))
     store._connection.set_trace_callback(statements.append)
     where = FactFilter(entities=(1,))
-    await store.read(lambda tx: tx.facts.page(graph.id, where=where, newest_first=True))
+    await store.read(lambda tx: tx.of(Facts).page(graph.id, where=where, newest_first=True))
 
     steps = [step for sql in statements for step in _plan(store, sql)]
     assert [step for step in steps if "facts_by_" in step] == [

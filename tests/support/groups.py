@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import AsyncPerdure
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, GroupId, MessageId, Uuids
+from perdure.core.messages import Draft, Text
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.tables import GroupMessages, Groups
-from perdure.features.groups.units import NewGroup, create_group
+from perdure.features.groups.units import GroupRequest, NewGroup, create_group
 from perdure.features.groups.values import (
     Group,
     GroupMessage,
@@ -25,6 +26,13 @@ from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
 from perdure.testing.scripted_model import Line
+
+
+def request(group_id: GroupId, message: str | Sequence[Draft], **options: Any) -> GroupRequest:
+    """The request of a user's message to a group."""
+    if isinstance(message, str):
+        message = [Draft(id=MessageId(Uuids().new("message")), role="user", parts=(Text(message),))]
+    return GroupRequest(group_id=group_id, drafts=message, **options)
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,10 @@ class Team:
         )
         return await self.store.write(lambda tx: create_group(tx, new, ids=ports.ids, at=ports.clock.now()))
 
+    async def send(self, group_id: GroupId, message: str | Sequence[Draft], **options: Any) -> GroupTurn:
+        """The turn that answers a user's message."""
+        return await self.turns.send(request(group_id, message, **options))
+
     async def ended(self, turn: GroupTurn) -> GroupTurn:
         """The turn once it has ended."""
         async for event in self.turns.follow(turn):
@@ -62,7 +74,7 @@ class Team:
 
     async def say(self, group: Group, text: str = "Hello") -> GroupTurn:
         """A turn of the group, once it has ended."""
-        return await self.ended(await self.turns.send(group.id, text))
+        return await self.ended(await self.send(group.id, text))
 
     async def stream(self, turn: GroupTurn) -> list[str]:
         """Who begins and who fails, in the order of the stream, and how the turn ends; `Max?` chooses."""

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time
 from typing import Unpack
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.library.facts.facts import NewFactFields
+from perdure.features.facts.service import NewFactFields
 from perdure.testing import calls, says
 
 HUMAN = (

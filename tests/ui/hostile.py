@@ -9,10 +9,11 @@ from dataclasses import replace
 from benchmarks.dashboard import paths_of
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError
-from perdure.core.facts.values import FACT_STATES
 from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.models import ModelProvider
-from perdure.domain.facts.graphs import graph_of_agent
+from perdure.features.facts.tables import Entities
+from perdure.features.facts.units.graphs import graph_of_agent
+from perdure.features.facts.values import FACT_STATES
 from perdure.features.mcp.units import register_server, sync_tools
 from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.storage.tx import Tx
@@ -75,10 +76,10 @@ async def _add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
 
     def rename(tx: Tx) -> None:
         graph = graph_of_agent(tx, agent.id, ids=ports.ids, at=ports.clock.now())
-        for entity in tx.entities.list(graph.id):
-            tx.entities.put(replace(entity, type=WHOLE, summary=WHOLE, aliases=PAYLOADS[:5]))
-        for community in tx.entities.list_communities(graph.id):
-            tx.entities.put_community(replace(community, name=WHOLE, summary=WHOLE))
+        for entity in tx.of(Entities).list(graph.id):
+            tx.of(Entities).put(replace(entity, type=WHOLE, summary=WHOLE, aliases=PAYLOADS[:5]))
+        for community in tx.of(Entities).list_communities(graph.id):
+            tx.of(Entities).put_community(replace(community, name=WHOLE, summary=WHOLE))
 
     await ports.store.write(rename)
 

@@ -11,8 +11,9 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.ids import FactId
-from perdure.domain.facts.graphs import graph_of_agent
-from perdure.library.facts.facts import NewFactFields
+from perdure.features.facts.service import NewFactFields
+from perdure.features.facts.tables import Entities
+from perdure.features.facts.units.graphs import graph_of_agent
 from perdure.storage.tx import Tx
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 from tests.ui.test_pages import HOSTILE
@@ -300,7 +301,7 @@ async def test_texts_of_facts_are_shown_as_texts() -> None:
         def summarise(tx: Tx) -> None:
             ports = library.app.ports
             graph = graph_of_agent(tx, agent.id, ids=ports.ids, at=ports.clock.now())
-            tx.entities.put_community(replace(tx.entities.list_communities(graph.id)[0], summary=HOSTILE))
+            tx.of(Entities).put_community(replace(tx.of(Entities).list_communities(graph.id)[0], summary=HOSTILE))
 
         await library.app.ports.store.write(summarise)
         paths = ("", "?q=Ada", f"?entity={HOSTILE}", f"/profile?user={HOSTILE}", "/timeline", "/entities")

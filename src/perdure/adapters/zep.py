@@ -15,10 +15,10 @@ from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore, plain
+from perdure.features.facts.episodes import NewEpisode
+from perdure.features.facts.service import AsyncFacts
+from perdure.features.facts.views import local, zone
 from perdure.library.checks import in_name_form, name_form
-from perdure.library.facts.episodes import NewEpisode
-from perdure.library.facts.facts import AsyncFacts
-from perdure.library.facts.views import local, zone
 
 LAST_MESSAGES = 10
 QUERY_MESSAGES = 4
@@ -207,7 +207,7 @@ class AsyncSessions:
 
     async def _facts(self) -> AsyncFacts:
         """Return the facts of the graph."""
-        return self._perdure.facts_of(await self._graph())
+        return self._perdure.facts.of(await self._graph())
 
     async def _graph(self) -> Any:
         """Return the id of the graph."""

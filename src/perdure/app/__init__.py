@@ -20,7 +20,6 @@ from typing import Any, Protocol, TypeVar
 from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
-from perdure.app.models import extractors_of as extractors_of
 from perdure.app.models import model_registry as model_registry
 from perdure.app.models import own_models as own_models
 from perdure.app.parts import KEY_FILE as KEY_FILE
@@ -198,6 +197,11 @@ class App:
         return found
 
     @property
+    def _own_services(self) -> Sequence[Service]:
+        """Those that don't go on until the last run has ended."""
+        return [one for one in self.services.values() if id(one) not in map(id, self.runner.after_runs.parts)]
+
+    @property
     def choice(self) -> Choice:
         """The default model; at first the one that is known without a network."""
         return self.models.choice
@@ -249,14 +253,14 @@ class App:
         """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
         see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
-        for part in self.services.values():
+        for part in self._own_services:
             await part.close()
         await self.runner.drain(within_s)
 
     async def close(self) -> None:
         """Stop all parts in order."""
         await self.providers.close()
-        for service in self.services.values():
+        for service in self._own_services:
             await service.close()
         await self.runner.close()
         for toolbox in self.toolboxes.values():
@@ -403,7 +407,6 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
         settings=engine_settings(settings),
         cipher=shared.cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
-        find_extractor=extractors_of(settings, registry, telemetry),
         background=Background(settings.background, shared.foreground),
         telemetry=telemetry,
         engine_calls=EngineCalls(shared.engines),

@@ -34,11 +34,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
     "source": (("memory",), "List, show or revert what memory came from."),
-    "fact": (
-        ("facts",),
-        "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
-        " profile, timeline, context, communities, entities, pause, resume, settings.",
-    ),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

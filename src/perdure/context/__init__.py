@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.context.chat import ChatSummary, Window, assemble, plan
-    from perdure.features.compression.compress import compress, decode, expand
-    from perdure.features.compression.pipeline import LEVELS, Compressed, Level
+    from perdure.features.compression.compress import compress, decode
+    from perdure.features.compression.lookup import expand
+    from perdure.features.compression.pipeline import LEVELS, Level
+    from perdure.features.compression.shorten import Compressed
 
 _HOMES = {
     "context.chat": ("ChatSummary", "Window", "assemble", "plan"),
-    "features.compression.compress": ("compress", "decode", "expand"),
-    "features.compression.pipeline": ("LEVELS", "Compressed", "Level"),
+    "features.compression.compress": ("compress", "decode"),
+    "features.compression.lookup": ("expand",),
+    "features.compression.pipeline": ("LEVELS", "Level"),
+    "features.compression.shorten": ("Compressed",),
 }
 
 __all__ = ["LEVELS", "ChatSummary", "Compressed", "Level", "Window", "assemble", "compress", "decode", "expand", "plan"]

@@ -329,3 +329,8 @@ class Backlog:
     tokens: int
     upto_seq: int
     turns: int = 0
+
+
+def is_graph_key(key: str) -> bool:
+    """Return whether a key of a conversation's seen versions is a graph, not a block, folder or file."""
+    return key.startswith("graph-")

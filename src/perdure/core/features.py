@@ -36,12 +36,14 @@ class AgentSetting:
         shape: the type of its values in requests.
         keeps_empty: whether an empty object is a value, and not no setting.
         keeps_false: whether false is one.
+        of_companions: what agents have that tidy the memory of others; None: nothing.
     """
 
     check: str
     shape: str
     keeps_empty: bool = False
     keeps_false: bool = False
+    of_companions: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,8 @@ class Feature:
         nouns: noun of the command line -> its commands.
         verbs: command of every day -> where it stands.
         routes: modules with a `router` of the HTTP API.
+        tabs: name of a tab of an agent's pages -> the page below the agent's.
+        slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
         sections: page of the dashboard -> the `Section` that it shows as well.
         tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
@@ -206,13 +210,14 @@ class Feature:
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
         roots: its tables of things that are no agent's.
-        texts: its tables with texts of things that are no agent's.
+        text_tables: its tables with texts of things that are no agent's.
         text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
             have `:id`.
         counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
             that counts anew.
         archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
+        texts: the `TextKeeper` of its texts.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
 
@@ -221,13 +226,15 @@ class Feature:
     nouns: Mapping[str, Noun] = field(default_factory=dict)
     verbs: Mapping[str, Noun] = field(default_factory=dict)
     routes: Sequence[str] = ()
+    pages: Sequence[str] = ()
+    tabs: Mapping[str, str] = field(default_factory=dict)
+    slashes: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     toolboxes: Mapping[str, str] = field(default_factory=dict)
     agent_settings: Mapping[str, AgentSetting] = field(default_factory=dict)
     models: str = ""
     built_in: Mapping[str, BuiltIn] = field(default_factory=dict)
-    pages: Sequence[str] = ()
     own_settings: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     agent_parts: Mapping[str, str] = field(default_factory=dict)
@@ -237,11 +244,12 @@ class Feature:
     tables: Sequence[TableUse] = ()
     org_tables: Sequence[OrgTable] = ()
     roots: Sequence[RootUse] = ()
-    texts: Sequence[TextUse] = ()
+    text_tables: Sequence[TextUse] = ()
     text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
     archives: Sequence[ArchiveUse] = ()
     copies: str = ""
+    texts: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -33,20 +33,6 @@ StopReason = Literal[
 ]
 """Why a run ended, in the wire's words."""
 
-GroupStopReason = Literal[
-    "end_turn",
-    "termination_token",
-    "max_turns",
-    "max_tokens",
-    "max_cost",
-    "max_depth",
-    "no_speaker",
-    "requires_approval",
-    "cancelled",
-    "error",
-]
-"""Why a turn of several agents ended. `no_speaker`: its manager named nobody. The others as of runs, or by a limit."""
-
 FAILED_REASONS = frozenset(get_args(StopReason)) - {
     *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled")
 }

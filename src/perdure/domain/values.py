@@ -5,15 +5,16 @@ that one transaction writes or deletes; other writers wait for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.limits import Limits
 from perdure.core.text.reprs import describe_value
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
@@ -30,6 +31,15 @@ def filter_tags(tags: Sequence[str]) -> tuple[str, ...]:
     Raises: InvalidInput: no list, or an item that is no text.
     """
     return tuple(tag.strip() for tag in as_tags(tags))
+
+
+def is_there(get: Callable[[A], object], id_: A) -> bool:
+    """Return whether a look-up finds what it looks for."""
+    try:
+        get(id_)
+    except NotFound:
+        return False
+    return True
 
 
 def check_fields(owner: str, changes: Iterable[str], fields: Iterable[str]) -> None:

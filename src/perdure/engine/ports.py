@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.context.request.assemble import View
 from perdure.core.access.values import Limits as Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.features import Point
 from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
@@ -24,7 +23,6 @@ from perdure.core.telemetry.port import NoTelemetry, Telemetry
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls
-from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.process import Drain, Signals, Views
 from perdure.engine.run.interrupts import Interrupt
@@ -52,9 +50,16 @@ def no_price(model: str, usage: Usage) -> float | None:
     return None
 
 
-def extract_nothing(setting: str, model: str) -> Extractor | None:
-    """`FindExtractor` of a program without facts."""
-    return None
+class Unread:
+    """Who hears that a conversation, or its agent's archive, has something new to read while nobody waits."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[..., None]] = []
+
+    def note(self, line: Line, *, now: bool = False) -> None:
+        """Tell them; `now`: it is best read at once."""
+        for listener in self.listeners:
+            listener(line, now=now)
 
 
 class SystemClock:
@@ -124,19 +129,6 @@ class EngineSettings:
     schedule_grace_s: float = 300.0
 
 
-class SendSettings(Protocol):
-    """How agents that others write to are waited for, and the steps of their runs: those of `perdure.settings`."""
-
-    @property
-    def agent_reply_s(self) -> float: ...
-
-    @property
-    def agent_sends_at_once(self) -> int: ...
-
-    @property
-    def max_steps(self) -> int: ...
-
-
 def in_effect(agent: Agent, models: Models) -> Agent:
     """The agent with the model of its next run."""
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
@@ -203,8 +195,7 @@ class Ports:
         interrupts: of each run that waits for a model or a tool, so that a cancel request can end the wait.
         views: of the conversations that this process works on.
         send_report: for the callbacks of runs.
-        find_extractor: finds what derives facts from what was said.
-        waiting: the conversations that wait for extraction.
+        unread: who reads in the background.
         background: the model calls that nobody waits for.
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
@@ -229,8 +220,7 @@ class Ports:
     interrupts: dict[RunKey, Interrupt] = field(default_factory=dict)
     views: Views = field(default_factory=Views)
     send_report: SendReport = send_nowhere
-    find_extractor: FindExtractor = extract_nothing
-    waiting: Waiting = field(default_factory=Waiting)
+    unread: Unread = field(default_factory=Unread)
     background: Background = field(default_factory=Background)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Unpack
 
 from perdure.app import App
 from perdure.core.agents import Agent as AgentInfo
-from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.agents import AllAgents, AsyncAgentRecord
 from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
-from perdure.library.facts.facts import AsyncFacts
-from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.feature_parts import AsyncAgentFeatures
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
@@ -62,26 +57,6 @@ class AsyncAgentById(
     def sources(self) -> AsyncSources:
         """What the agent's memory came from; take back what came from one source."""
         return AsyncSources(self._app, self.id)
-
-    @property
-    def facts(self) -> AsyncFacts:
-        """What the agent knows as facts, with the times at which they were true and believed."""
-        return AsyncFacts(self._app, self.id)
-
-    async def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
-        """What is known about the user now: `facts.profile`. Raises: InvalidInput."""
-        return await self.facts.profile(budget_tokens=budget_tokens, user=user)
-
-    async def timeline(
-        self,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        *,
-        limit: int = 100,
-        tags: Sequence[str] = (),
-    ) -> Sequence[FactEvent]:
-        """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
-        return await self.facts.timeline(since, until, limit=limit, tags=tags)
 
     @property
     def secrets(self) -> AsyncSecrets:

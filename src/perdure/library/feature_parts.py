@@ -6,13 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from typing import Any
 
     from perdure.app import App
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.facts.service import AsyncFacts
+    from perdure.features.facts.values import FactEvent, Profile
     from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
@@ -26,6 +29,13 @@ class AsyncStoreFeatures:
     """What features add to a store."""
 
     _app: App
+
+    @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -70,6 +80,13 @@ class AsyncAgentFeatures:
     _agent_id: Any
 
     @property
+    def facts(self) -> AsyncFacts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.service import AsyncFacts
+
+        return AsyncFacts(self._app, self._agent_id)
+
+    @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of an agent, or of all."""
         from perdure.features.schedules.service import AsyncSchedules
@@ -88,6 +105,41 @@ class AsyncAgentFeatures:
         from perdure.features.costs.service import AsyncCosts
 
         return await AsyncCosts(self._app, self._agent_id).costs(conversation=conversation, limit=limit)
+
+    async def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).profile(budget_tokens=budget_tokens, user=user)
+
+    async def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
+        from perdure.features.facts.views import AsyncFactViews
+
+        return await AsyncFactViews(self._app, self._agent_id).timeline(
+            since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags
+        )
 
     @property
     def files(self) -> AsyncAgentFiles:

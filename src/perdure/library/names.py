@@ -9,12 +9,10 @@ from perdure.context.window.overview import ContextOverview as ContextOverview
 from perdure.domain.archives.passages import NewPassage as NewPassage
 from perdure.domain.blocks.units import NewBlock as NewBlock
 from perdure.domain.conversations.importing import ImportedMessage as ImportedMessage
-from perdure.domain.forgetting import TidyItem as TidyItem
 from perdure.domain.tools.units import ToolHit as ToolHit
 from perdure.engine.run.accept import Accepted as Accepted
 from perdure.library.agent import AsyncAgent as AsyncAgent
 from perdure.library.archives import AsyncArchive as AsyncArchive
-from perdure.library.facts.facts import FactHistory as FactHistory
 from perdure.library.messages.paging import ImportResult as ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry as TranscriptEntry
 from perdure.library.origins.values import AnswerOrigin as AnswerOrigin
@@ -27,7 +25,6 @@ from perdure.library.runs.steps import StepInfo as StepInfo
 from perdure.library.sync.agent import Agent as Agent
 from perdure.library.sync.archives import Archive as Archive
 from perdure.library.sync.perdure import Perdure as Perdure
-from perdure.search.hits import FactHit as FactHit
 from perdure.search.hits import Hits as Hits
 from perdure.search.hits import MessageHit as MessageHit
 from perdure.search.hits import PassageHit as PassageHit

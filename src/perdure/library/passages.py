@@ -127,7 +127,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             return insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
 
         passage = await ports.store.write(insert)
-        ports.waiting.note((self.id, 0))
+        ports.unread.note((self.id, 0))
         return passage
 
     async def list_passages(
@@ -157,7 +157,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             return after
 
         after = await self._ports.store.write(write)
-        self._ports.waiting.note((self.id, 0))
+        self._ports.unread.note((self.id, 0))
         return after
 
     async def delete_passage(self, passage_id: PassageId) -> None:
@@ -175,7 +175,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             return record(tx, self.id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
 
         correction = await ports.store.write(write)
-        ports.waiting.note((self.id, 0))
+        ports.unread.note((self.id, 0))
         return correction
 
     async def edit_passage(self, passage_id: PassageId, changes: PassageChanges) -> Correction:
@@ -220,7 +220,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             return record(tx, self.id, "passage", what, [correct(tx, one) for one in passages], at=now)
 
         correction = await self._ports.store.write(write)
-        self._ports.waiting.note((self.id, 0))
+        self._ports.unread.note((self.id, 0))
         return correction
 
     async def search_archive(

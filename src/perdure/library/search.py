@@ -18,7 +18,7 @@ from perdure.domain.values import check_range
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.parts import AsyncAgentPart, find_conversation
-from perdure.search.hits import HITS_MAX, FactScope, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
 from perdure.search.query import parse_time
 from perdure.storage.tx import Tx
 
@@ -129,7 +129,7 @@ class AsyncSearch(AsyncAgentPart):
             conversation_seq=seq,
             messages=messages,
             blocks=blocks,
-            facts=None if self._agent_id is None or archives is not None else FactScope(),
+            features=None if self._agent_id is None or archives is not None else {},
         )
         return await self._app.search.recall(
             scope,

@@ -7,11 +7,10 @@ Every noun of the store is an attribute (`library.runs`), and what has an id is 
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
-from perdure.library.facts.facts import AsyncFacts
 from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
@@ -37,7 +36,6 @@ class StoreParts:
         self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
         self.conversations = AsyncConversations(app)
-        self.facts = AsyncFacts(app)
         self.handles = ModelHandles(app)
         self.identities = AllIdentities(app)
         self.jobs = Jobs(app)
@@ -67,7 +65,3 @@ class StoreParts:
     def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
         """The passages of an archive or agent; what is changed by this can't be undone."""
         return AsyncPassages(self._app, owner_id)
-
-    def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
-        """The facts of an agent or a graph, which is not looked up."""
-        return AsyncFacts(self._app, owner)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perdure.core.agent_copies import AgentCopy
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.copies import AgentCopy
 from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from perdure.core.facts.values import Entity, Fact
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.reprs import short_repr
 
 if TYPE_CHECKING:
@@ -82,16 +80,11 @@ class PassageHit:
 
 
 @dataclass(frozen=True, slots=True)
-class FactHit:
-    """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
+class Wording:
+    """Other words for a message, by which it is found too: those of a memory that comes from it, with its id."""
 
-    __repr__ = short_repr("score", "fact")
-
-    fact: Fact
-    score: float
-    subject: Entity
-    object: Entity
-    why: Why | None = None
+    id: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,20 +156,6 @@ class SearchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactScope:
-    """The facts that a recall may add: those that are true now, about the entities that some texts name.
-
-    Args:
-        texts: the latest last; None: the query alone.
-        trust: the sources whose facts may stand in it; None: any.
-    """
-
-    texts: tuple[str, ...] | None = None
-    limit: int = 5
-    trust: tuple[TrustLabel, ...] | None = tuple(sorted(TRUSTED))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScope:
     """The memory that a recall searches.
 
@@ -187,7 +166,7 @@ class RecallScope:
         messages, blocks: whether to search messages, and to add blocks.
         in_view: a conversation and the first row in its view. Rows in view are excluded.
         pinned: numbers of older rows that are in view too.
-        facts: None: no facts of the agent.
+        features: name of a feature -> what it recalls; without it what it does by default. None: nothing of any.
         fills: what the search leaves of the budget is filled with what is known of the user, and the newest messages
             out of view.
     """
@@ -199,7 +178,7 @@ class RecallScope:
     blocks: bool = True
     in_view: tuple[int, int] | None = None
     pinned: frozenset[int] = frozenset()
-    facts: FactScope | None = None
+    features: Mapping[str, Any] | None = None
     fills: bool = False
 
 

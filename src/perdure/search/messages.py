@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import Fact, FactFilter
+from perdure.core.features import Point
 from perdure.core.ids import GraphId
 from perdure.core.messages import MessageFilter, MessageScope
-from perdure.core.passages import PassageFilter
-from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.history import History
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
 from perdure.search.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
@@ -52,14 +50,14 @@ class RankedMessages:
     Args:
         seqs: (n) the number of each row of the pool.
         texts: number -> text, as far as the search read them.
-        facts: number -> the facts whose words count for the message.
+        wordings: number -> other words that count for the message.
     """
 
     agent: Agent
     seqs: NDArray[np.int64]
     ranked: Ranking
     texts: dict[int, str]
-    facts: Mapping[int, Sequence[Fact]]
+    wordings: Mapping[int, Sequence[Wording]]
     ran: SearchReport
 
     @property
@@ -116,9 +114,9 @@ def rank_messages(
     in_spans = history.seq[:0]
     if named:  # a cached history still has the rows of a reset, and they must not take the places of others
         in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named)
-    facts = match_facts(tx, agent, request, query, scope.graph_id)
-    by_facts = _select_masked(history, mask, np.array(list(facts), np.int64))
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_facts])
+    wordings = find_wordings(tx, agent, request, query, scope.graph_id)
+    by_wordings = _select_masked(history, mask, np.array(list(wordings), np.int64))
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_wordings])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist()) if len(seqs) else {}
     if len(texts) < len(seqs):
@@ -130,10 +128,10 @@ def rank_messages(
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
-    pool = _pool(history, at, seqs, texts, query, matches, meaning, facts, timed=hints.when)
+    pool = _pool(history, at, seqs, texts, query, matches, meaning, wordings, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
     ran = report_search(query, [meaning], named, rows=scope.count, pool=len(seqs))
-    return RankedMessages(agent, seqs, ranked, texts, facts, ran)
+    return RankedMessages(agent, seqs, ranked, texts, wordings, ran)
 
 
 def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
@@ -170,7 +168,7 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
         explanation,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),
         same=tuple(ids[seq] for seq in same if seq in ids),
-        facts=tuple(fact.id for fact in ranking.facts.get(int(ranking.seqs[row]), ())),
+        facts=tuple(one.id for one in ranking.wordings.get(int(ranking.seqs[row]), ())),
     )
 
 
@@ -225,7 +223,7 @@ def _pool(
     query: Query,
     matches: Matches,
     meaning: VectorMatches,
-    facts: Mapping[int, Sequence[Fact]],
+    wordings: Mapping[int, Sequence[Wording]],
     *,
     timed: bool,
 ) -> Pool:
@@ -238,7 +236,7 @@ def _pool(
         traits=traits,
         chars=np.array(list(map(len, read)), np.float64),
         occurred_at=occurred_at,
-        counts=add_fact_words(clause_counts(query, read), query, seqs, facts),
+        counts=add_words(clause_counts(query, read), query, seqs, wordings),
         dense=meaning.scores_of(seqs),
         timed=np.array(list(map(names_a_time, read)), np.bool_) if timed else None,
         scope=Scope(
@@ -253,40 +251,28 @@ def _pool(
     )
 
 
-FACTS_MAX = 10
-"""The best facts by the words of a query. More find nothing more."""
+WORDINGS: Point[[Tx, Agent, SearchRequest, Query, GraphId], Mapping[int, Sequence[Wording]]] = Point("wordings")
+"""The numbers of messages that a query finds by other words than their own; asked where the agent has a graph."""
 
 
-def match_facts(
+def find_wordings(
     tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId | None
-) -> Mapping[int, Sequence[Fact]]:
-    """The numbers of messages -> the facts that they say and that the words of a query find, from trusted sources."""
-    if graph_id is None or not query.clauses:
-        return {}
-    graph = tx.graphs.get(graph_id)
-    archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
-    postings = request.archives.postings(archive, everything)
-    found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]
-    facts = tx.facts.list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
-    sources = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
-    # The first has the fact's words, or the last, if it said them better; those between need not have them.
-    ends = {fact: {seqs[0], seqs[-1]} for fact, seqs in sources.items() if seqs}
-    episodes = {one.seq: one for one in tx.episodes.list_by_seqs(graph.id, sorted(set().union(*ends.values())))}
-    by_message: dict[int, list[Fact]] = {}
-    for fact in facts:
-        for seq in sorted(ends.get(fact.first_seq, ())):
-            episode = episodes.get(seq)
-            if episode is not None and episode.agent_id == agent.id and episode.message_seq is not None:
-                by_message.setdefault(episode.message_seq, []).append(fact)
-    return by_message
+) -> Mapping[int, Sequence[Wording]]:
+    """Return number of a message -> other words for it that the query finds."""
+    found: dict[int, list[Wording]] = {}
+    if graph_id is not None and query.clauses:
+        for wordings in WORDINGS(tx, agent, request, query, graph_id):
+            for seq, some in wordings.items():
+                found.setdefault(seq, []).extend(some)
+    return found
 
 
-def add_fact_words(
-    counts: NDArray[np.float64], query: Query, seqs: NDArray[np.int64], facts: Mapping[int, Sequence[Fact]]
+def add_words(
+    counts: NDArray[np.float64], query: Query, seqs: NDArray[np.int64], wordings: Mapping[int, Sequence[Wording]]
 ) -> NDArray[np.float64]:
-    """Return (clauses, rows) the counts with those clauses, once, that stand only in facts of a message."""
-    rows = [row for row, seq in enumerate(seqs.tolist()) if seq in facts]
+    """Return (clauses, rows) the counts with those clauses, once, that stand only in other wordings of a message."""
+    rows = [row for row, seq in enumerate(seqs.tolist()) if seq in wordings]
     if rows:
-        texts = [" ".join(fact.text for fact in facts[seq]) for seq in seqs[rows].tolist()]
+        texts = [" ".join(one.text for one in wordings[seq]) for seq in seqs[rows].tolist()]
         counts[:, rows] = np.maximum(counts[:, rows], np.minimum(clause_counts(query, texts), 1.0))
     return counts

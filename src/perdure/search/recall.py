@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
+from perdure.core.features import Point
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
-from perdure.domain.facts.graphs import fact_sources
-from perdure.domain.facts.profile import load_profile
-from perdure.search.facts import recall_facts, said_in_view
 from perdure.search.history import History
 from perdure.search.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.messages import RankedMessages, rank_messages, why_message
@@ -49,7 +47,7 @@ SCORE_DIGITS = 4
 
 
 @dataclass(slots=True)
-class _Candidates:
+class Candidates:
     """The candidates of a recall, and what their sources say beside it."""
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -59,6 +57,14 @@ class _Candidates:
     def add(self, candidate: Candidate, **facts: Any) -> None:
         self.candidates.append(candidate)
         self.facts.setdefault((candidate.kind, candidate.id), facts)
+
+
+RECALL_HITS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, bool], None] = Point("recall_hits")
+"""A feature adds what it finds for the request; with explanations if so asked."""
+RECALL_FILLS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, int, Callable[[str], int]], None] = Point(
+    "recall_fills"
+)
+"""A feature adds what may fill the budget of so many tokens, as they are counted."""
 
 
 def recall(
@@ -83,12 +89,12 @@ def recall(
         in_words: the text is plain lines.
     """
     limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
-    collection = _Candidates()
+    collection = Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
         _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
-    if agent is not None and scope.facts is not None:
-        _add_facts(tx, agent, passages, scope, collection, explain=explain)
+    if agent is not None and scope.features is not None:
+        RECALL_HITS(tx, agent, passages, scope, collection, explain)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter(states=RECALLED_STATES))
@@ -98,7 +104,8 @@ def recall(
         ranked_messages = rank_messages(tx, agent, turns, where=where)
         _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.fills:
-        _add_profile(tx, agent, passages, scope, collection, budget_tokens=budget_tokens, count=count)
+        if scope.features is not None:
+            RECALL_FILLS(tx, agent, passages, scope, collection, budget_tokens, count)
         if turns is not None:
             _add_newest(tx, agent, turns, scope, collection)
     packed = pack(
@@ -126,7 +133,7 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
-def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collection: _Candidates) -> None:
+def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collection: Candidates) -> None:
     """Add all blocks of the conversation, scored by the share of the query's words in them."""
     blocks = tx.blocks.list_by_agent(agent.id, conversation_seq)
     query = parse_query(text)
@@ -144,28 +151,6 @@ def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collecti
                 position=position,
             ),
             label=block.label,
-        )
-
-
-def _add_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates, *, explain: bool
-) -> None:
-    """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
-    hits = recall_facts(tx, agent, request, scope, explain=explain)
-    if not hits:
-        return
-    collection.ran["facts"] = hits.ran
-    sources = fact_sources(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
-    best = hits[0].score
-    for place, hit in enumerate(hits):
-        fact = hit.fact
-        score = min(1.0, max(0.0, hit.score / best)) if best > 0 else 1 / (1 + place)
-        collection.add(
-            Candidate(kind="fact", id=fact.id, text=fact.text, score=score, occurred_at=fact.valid_at),
-            why=hit.why,
-            entities=(hit.subject.name, hit.object.name),
-            occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
         )
 
 
@@ -206,7 +191,7 @@ def _add_passages(
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
-    collection: _Candidates,
+    collection: Candidates,
     *,
     limit: int,
     floor: float,
@@ -287,7 +272,7 @@ def _add_turns(
     ranked: RankedMessages,
     request: SearchRequest,
     scope: RecallScope,
-    collection: _Candidates,
+    collection: Candidates,
     *,
     limit: int,
     floor: float,
@@ -372,38 +357,7 @@ def _facts_of(message: Message, conversation_id: ConversationId) -> dict[str, An
     }
 
 
-def _add_profile(
-    tx: Tx,
-    agent: Agent,
-    request: SearchRequest,
-    scope: RecallScope,
-    collection: _Candidates,
-    *,
-    budget_tokens: int,
-    count: Callable[[str], int],
-) -> None:
-    """Add what is known of the user, the most important first, to fill the budget."""
-    if (graph := tx.graphs.find_by_agent(agent.id)) is None:
-        return
-    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
-    facts = [entry.fact for entry in profile.entries if entry.fact is not None]
-    in_view = said_in_view(tx, graph, agent, facts, scope)
-    facts = [fact for fact in facts if fact.first_seq not in in_view]
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity.name for entity in tx.entities.list_by_seqs(graph.id, seqs)}
-    sources = fact_sources(tx, graph.id, facts)
-    for place, fact in enumerate(facts):
-        collection.add(
-            Candidate(
-                kind="fact", id=fact.id, text=fact.text, score=2 - _rank(place), occurred_at=fact.valid_at, fills=True
-            ),
-            entities=(entities[fact.subject], entities[fact.object]),
-            occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
-        )
-
-
-def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates) -> None:
+def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
     """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
     has to be searched for: its source would be that of all that follows."""
     history = request.histories.load(tx, agent.id)
@@ -428,7 +382,7 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
             continue
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
-        score = (1 if message.role == "user" else 0) - _rank(place)
+        score = (1 if message.role == "user" else 0) - rank_cost(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
         collection.add(turn, **_facts_of(message, conversations[line]))
 
@@ -446,12 +400,12 @@ def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequ
     return [message for message in messages if (message.role, message.text) not in shown]
 
 
-def _rank(place: int) -> float:
+def rank_cost(place: int) -> float:
     """Return what a place costs of a score, so that order is kept."""
     return place / 10_000
 
 
-def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:
+def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
     """Build the source of each piece."""
     for piece in packed.pieces:
         yield Source(

@@ -19,10 +19,6 @@ from perdure.storage.tables.background.queues import Queues
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
-from perdure.storage.tables.facts.entities import Entities
-from perdure.storage.tables.facts.episodes import Episodes
-from perdure.storage.tables.facts.facts import Facts
-from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
@@ -78,10 +74,6 @@ class Tx:
         self.secrets = Secrets(db, org_id, limits)
         self.sandbox = Sandbox(db, org_id, limits)
         self.vectors = Vectors(db, org_id)
-        self.graphs = Graphs(db, org_id)
-        self.entities = Entities(db, org_id)
-        self.facts = Facts(db, org_id)
-        self.episodes = Episodes(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
         self.erasures = Erasures(db, org_id)

@@ -234,6 +234,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
     made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
     return made

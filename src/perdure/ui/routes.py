@@ -19,7 +19,6 @@ from perdure.ui.pages import (
     connections,
     context,
     data,
-    facts,
     home,
     memory,
     runs,
@@ -32,7 +31,7 @@ from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PAGES = (
-    *(home, changes, chat, context, memory, facts, sources, tools, runs, search, connections, data, access),
+    *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, access),
     *feature_pages(),
 )
 

@@ -15,9 +15,10 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelUnreachable
-from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
-from perdure.core.facts.values import GraphCounts
-from perdure.engine.facts.waiting import TRIES
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.extraction.waiting import TRIES
+from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.values import GraphCounts
 from perdure.library.agent import AsyncAgent
 from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
@@ -87,7 +88,7 @@ async def opened(
     own = InlineStore(store or ":memory:")
     models = {MODEL: ScriptedModel(*script), SLOW: speaker or ScriptedModel()}
     async with await AsyncPerdure.open(store=own, models=models, settings=settings) as perdure:
-        ports = perdure.app.ports
+        ports = perdure.app.service(Extractions).ports
         object.__setattr__(ports, "find_extractor", lambda setting, model: scribe)
         object.__setattr__(ports, "settings", replace(ports.settings, extract_at_close=at_close))
         yield perdure
@@ -96,7 +97,7 @@ async def opened(
 async def settled(perdure: AsyncPerdure) -> None:
     """Let nobody be answered until no extraction goes on; return then."""
     await steps()
-    while perdure.app.runner.after_runs.extractions.tasks:
+    while perdure.app.service(Extractions).tasks:
         time_passes(QUIET_S)
         await steps()
 
@@ -165,7 +166,7 @@ async def test_a_message_waits_for_no_extraction() -> None:
         for number in range(6, 12):
             async with asyncio.timeout(5):
                 await agent.send(f"message {number}")
-        assert len(perdure.app.runner.after_runs.extractions.tasks) == 1
+        assert len(perdure.app.service(Extractions).tasks) == 1
         scribe.open.set()
         await settled(perdure)
 
@@ -238,7 +239,7 @@ async def test_runs_below_a_batch_read_nothing() -> None:
         for number in range(3):
             await agent.send(f"message {number}")
 
-            assert perdure.app.runner.after_runs.extractions.tasks == []
+            assert perdure.app.service(Extractions).tasks == []
         assert scribe.batches == []
 
 
@@ -271,7 +272,7 @@ async def test_a_program_that_ends_does_not_wait_for_a_long_backlog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An imported history goes on in the next process, where this one stopped."""
-    monkeypatch.setattr("perdure.engine.facts.worker.AT_CLOSE_S", 0.0)
+    monkeypatch.setattr("perdure.features.facts.extraction.worker.AT_CLOSE_S", 0.0)
     scribe, store = Pausing(), tmp_path / "store.db"
     async with opened(scribe, store=store, at_close=True) as perdure:
         agent = await perdure.create_agent("ada")
@@ -298,7 +299,7 @@ async def test_what_a_process_left_is_extracted_by_the_next_one(tmp_path: Path) 
         await asyncio.sleep(0.001)
         await pause(perdure)
         assert scribe.texts == [["I moved", "OK."]]
-        assert perdure.app.ports.waiting.lines == {}
+        assert perdure.app.service(Extractions).ports.waiting.lines == {}
 
 
 async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
@@ -470,7 +471,7 @@ async def test_tool_results_are_no_turns_and_what_follows_them_is_not_the_users(
         agent = await perdure.create_agent(tools=["archival_memory_search"])
         await agent.archive("The landlord asks for 900.")
         await agent.send("What is the rent?")
-        await perdure.app.runner.after_runs.extractions.close()
+        await perdure.app.service(Extractions).close()
         await agent.facts.extract()
 
         assert scribe.texts[0] == ["What is the rent?", "The rent is 900."]

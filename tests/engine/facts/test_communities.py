@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Perdure
-from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import Uuids
-from perdure.domain.facts.communities import NEIGHBOURS_MAX, choose_label
-from perdure.domain.facts.graphs import (
+from perdure.features.facts.tables import Entities, Facts
+from perdure.features.facts.units.communities import NEIGHBOURS_MAX, choose_label
+from perdure.features.facts.units.graphs import (
     NewEntity,
     NewFact,
     add_facts,
@@ -23,6 +23,7 @@ from perdure.domain.facts.graphs import (
     restore_fact,
     store_entities,
 )
+from perdure.features.facts.values import Fact, Graph
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says
@@ -51,12 +52,12 @@ def add(tx: Tx, graph: Graph, *pairs: tuple[int, int]) -> Sequence[Fact]:
 
 
 def labels(tx: Tx, graph: Graph) -> list[int | None]:
-    return [entity.community_seq for entity in tx.entities.list(graph.id)]
+    return [entity.community_seq for entity in tx.of(Entities).list(graph.id)]
 
 
 def check(tx: Tx, graph: Graph) -> None:
     """Sizes are the numbers of members, and no community is empty."""
-    there = {one.seq: one.size for one in tx.entities.list_communities(graph.id)}
+    there = {one.seq: one.size for one in tx.of(Entities).list_communities(graph.id)}
     members = [label for label in labels(tx, graph) if label is not None]
     assert there == {label: members.count(label) for label in members}
 
@@ -93,7 +94,7 @@ async def test_an_entity_moves_with_its_facts() -> None:
         check(tx, graph)
         restore_fact(tx, graph, first.id, origin={}, at=START)
         assert labels(tx, graph)[:3] == [1, 1, None]
-        changed = change_fact(tx, graph, tx.facts.get(first.id), {"object": 3}, change="edit", origin={}, at=START)
+        changed = change_fact(tx, graph, tx.of(Facts).get(first.id), {"object": 3}, change="edit", origin={}, at=START)
         assert changed.object == 3
         assert labels(tx, graph)[:3] == [1, None, 1]
         check(tx, graph)
@@ -108,14 +109,14 @@ async def test_a_fact_looks_at_a_bounded_number_of_neighbours(monkeypatch: pytes
     def unit(tx: Tx) -> None:
         graph = start(tx, count=3 * NEIGHBOURS_MAX)
         add(tx, graph, *((1, other) for other in range(2, 3 * NEIGHBOURS_MAX)))
-        find = tx.facts.neighbours
+        find = tx.of(Facts).neighbours
 
         def count(self: object, *args: Any, **how: Any) -> Sequence[tuple[int, int]]:
             found = find(*args, **how)
             reads.append(len(found))
             return found
 
-        monkeypatch.setattr(type(tx.facts), "neighbours", count)
+        monkeypatch.setattr(type(tx.of(Facts)), "neighbours", count)
         add(tx, graph, (1, 3 * NEIGHBOURS_MAX))
         check(tx, graph)
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.facts.extraction import Batch, Extraction
-from perdure.core.facts.values import FACT_STATES
+from perdure.features.facts.extraction.values import Batch, Extraction
+from perdure.features.facts.tables import Episodes
+from perdure.features.facts.values import FACT_STATES
 from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -258,5 +259,5 @@ async def test_an_edit_of_what_had_no_fact_keeps_who_says_it() -> None:
         await edit(agent, "You have gout.", "You have a cat.")
 
         fact = next(hit.fact for hit in await agent.facts.list() if "cat" in hit.fact.text)
-        episodes = await perdure.app.store.read(lambda tx: tx.episodes.list(fact.graph_id))
+        episodes = await perdure.app.store.read(lambda tx: tx.of(Episodes).list(fact.graph_id))
         assert (fact.trust, [one.trust for one in episodes if one.kind == "message"]) == ("agent", ["agent"])

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure, MemoryOrigin, Passage, Settings
 from perdure.context.request.assemble import parse_recalled
-from perdure.domain.archives.forgetting import COMPARED_CHARS
 from perdure.domain.archives.passages import NewPassage
+from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.fading.passages import COMPARED_CHARS
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
@@ -229,7 +230,7 @@ async def test_passes_begin_by_themselves_without_extraction() -> None:
         await world.agent.archive("Walruses eat clams.")
         await world.wait(50)
         await world.agent.send("Hello.")
-        for task in world.perdure.app.runner.after_runs.extractions.tasks:
+        for task in world.perdure.app.service(Extractions).tasks:
             await task
 
         assert await world.texts("faded") == ["Walruses eat clams."]

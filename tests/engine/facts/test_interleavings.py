@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.facts.extraction import Batch, Extraction
+from perdure.features.facts.extraction.values import Batch, Extraction
+from perdure.features.facts.extraction.worker import Extractions
 from perdure.testing import InlineStore
 from tests.engine.facts.test_background import Scribe, opened, steps
 
@@ -209,7 +210,7 @@ async def test_random_changes_while_models_are_asked(part: int, tmp_path: Path) 
         chance = random.Random(number)
         path = tmp_path / f"{number}.db"
         async with opened(scribe := Held(chance), store=path) as perdure:
-            perdure.app.ports.waiting.wake = None
+            perdure.app.service(Extractions).ports.waiting.wake = None
             store = perdure.app.ports.store
             assert isinstance(store, InlineStore)
             store._fault = lambda point: asyncio.sleep(0)  # others may go on before and after each transaction

@@ -9,7 +9,8 @@ import random
 import pytest
 
 from perdure.core.errors import StoreFull
-from perdure.engine.facts.extract import extract_due
+from perdure.features.facts.extraction.extract import extract_due
+from perdure.features.facts.extraction.worker import Extractions
 from perdure.testing import InlineStore
 from perdure.testing.inline_store import FaultPoint, no_faults
 from tests.engine.facts.test_background import Scribe, opened, said
@@ -28,7 +29,7 @@ async def test_broken_off_extractions_store_each_turn_once() -> None:
             store = perdure.app.ports.store
             assert isinstance(store, InlineStore)
             agent = await perdure.create_agent(settings={"facts": {"batch_turns": 2}})
-            perdure.app.ports.waiting.wake = None
+            perdure.app.service(Extractions).ports.waiting.wake = None
             for number in range(TURNS // 2):
                 await agent.send(f"message {round_} {number}")
 
@@ -41,7 +42,7 @@ async def test_broken_off_extractions_store_each_turn_once() -> None:
                 try:
                     if chance.random() < 0.2:
                         scribe.failures.append(RuntimeError("killed in the extractor"))
-                    await extract_due(perdure.app.ports, (agent.id, 0), rest=True)
+                    await extract_due(perdure.app.service(Extractions).ports, (agent.id, 0), rest=True)
                     break
                 except (StoreFull, RuntimeError, asyncio.CancelledError):
                     kills += 1
@@ -60,9 +61,12 @@ async def test_processes_that_extract_the_same_at_once_store_it_once(count: int)
     scribe.open.clear()
     async with opened(scribe) as perdure:
         agent = await perdure.create_agent()
-        perdure.app.ports.waiting.wake = None
+        perdure.app.service(Extractions).ports.waiting.wake = None
         await agent.send("I moved")
-        tasks = [asyncio.create_task(extract_due(perdure.app.ports, (agent.id, 0), rest=True)) for _ in range(count)]
+        tasks = [
+            asyncio.create_task(extract_due(perdure.app.service(Extractions).ports, (agent.id, 0), rest=True))
+            for _ in range(count)
+        ]
         while len(scribe.batches) < count:  # noqa: ASYNC110
             await asyncio.sleep(0)
         scribe.open.set()

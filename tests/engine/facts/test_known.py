@@ -9,8 +9,8 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.messages import text_of
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.domain.facts.graphs import ALIASES_MAX
-from perdure.domain.facts.known import ENTITY_FACTS
+from perdure.features.facts.units.graphs import ALIASES_MAX
+from perdure.features.facts.units.known import ENTITY_FACTS
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL

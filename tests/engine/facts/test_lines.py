@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
-from perdure.domain.facts.graphs import NewFact, add_facts
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.tables import Graphs
+from perdure.features.facts.units.graphs import NewFact, add_facts
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -226,7 +227,7 @@ async def test_what_was_said_before_is_ended_behind_any_number_of_newer_facts() 
         relations = [f"SAW_{number}" for number in range(300)] + ["LIKES"] * 1_200
 
         def add(tx: Tx) -> None:
-            graph = tx.graphs.find_by_agent(agent.id)
+            graph = tx.of(Graphs).find_by_agent(agent.id)
             assert graph is not None
             new = [
                 NewFact(text=f"{one} {n}", subject=user, relation=one, object=thing) for n, one in enumerate(relations)

@@ -14,11 +14,13 @@ import pytest
 from perdure import AsyncAgent
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelReplyInvalid, ModelUnreachable
-from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.ids import AgentId
-from perdure.engine.facts.waiting import TRIES
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import LineWorker
+from perdure.features.facts.extraction.values import Batch, Extraction
+from perdure.features.facts.extraction.waiting import TRIES
+from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.tables import Entities
 from perdure.testing import InlineStore, calls, says
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 
@@ -163,7 +165,9 @@ async def test_a_name_that_is_redacted_while_it_is_shown_is_shown_no_more(
         ada = next(one for one in await agent.facts.entities() if one.name == "Ada")
         scribe.batches.clear()
         renamed = replace(ada, name=name, aliases=aliases)
-        await held(scribe, agent.facts.ingest("Ada again"), lambda: store.write(lambda tx: tx.entities.put(renamed)))
+        await held(
+            scribe, agent.facts.ingest("Ada again"), lambda: store.write(lambda tx: tx.of(Entities).put(renamed))
+        )
 
         names = [[entity.name for entity in batch.entities if entity.seq == ada.seq] for batch in scribe.batches]
         assert len(names) == shown
@@ -194,7 +198,7 @@ async def test_texts_that_are_given_at_once_are_each_extracted_once() -> None:
 async def test_a_text_of_which_another_process_was_quicker_gives_its_facts_to_who_gave_it() -> None:
     async with opened(scribe := Scribe()) as perdure:
         agent = await perdure.create_agent()
-        waiting = perdure.app.ports.waiting
+        waiting = perdure.app.service(Extractions).ports.waiting
 
         async def extract() -> None:
             waiting.texts.clear()  # another process knows nothing of them
@@ -278,7 +282,7 @@ async def test_a_text_that_a_model_declines_stops_nobody_and_is_passed_over() ->
             assert len((await memory.add(f"tea {number}", user_id="bea"))["results"]) == 1
 
         assert len([texts for texts in scribe.texts if "bomb" in str(texts)]) == TRIES
-        counts = await perdure.facts_of(await memory._graph()).counts()
+        counts = await perdure.facts.of(await memory._graph()).counts()
         assert (counts.waiting, counts.dropped) == (0, {"extraction failed": 1})
 
 
@@ -383,7 +387,7 @@ async def test_the_background_comes_back_after_somebody_asked_in_vain() -> None:
         await settled(perdure)
 
         assert await said(agent) == ["Ada said I moved.", "Ada said OK.."]
-        assert perdure.app.ports.waiting.lines == {}
+        assert perdure.app.service(Extractions).ports.waiting.lines == {}
 
 
 async def test_what_changes_all_the_time_is_left_for_later() -> None:
@@ -399,10 +403,10 @@ async def test_what_changes_all_the_time_is_left_for_later() -> None:
                 return await super().extract(batch)
 
         restless = Restless()
-        object.__setattr__(perdure.app.ports, "find_extractor", lambda setting, model: restless)
+        object.__setattr__(perdure.app.service(Extractions).ports, "find_extractor", lambda setting, model: restless)
         with pytest.raises(Exception, match="has changed 5 times"):
             await agent.facts.extract()
-        object.__setattr__(perdure.app.ports, "find_extractor", lambda setting, model: scribe)
+        object.__setattr__(perdure.app.service(Extractions).ports, "find_extractor", lambda setting, model: scribe)
         await pause(perdure)
 
         assert "Ada said again 4." in await said(agent)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ModelTimeout
-from perdure.core.facts.extraction import Batch, FactType, Schema, Turn
-from perdure.core.facts.values import Entity
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.engine.facts.model_extractor import ModelExtractor, parse_extraction
+from perdure.features.facts.extraction.model_extractor import ModelExtractor, parse_extraction
+from perdure.features.facts.extraction.values import Batch, FactType, Schema, Turn
+from perdure.features.facts.values import Entity
 from perdure.testing.scripted_model import ScriptedModel, says
 
 TURN = Turn(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from perdure.core.facts.credentials import HIDDEN
-from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
-from perdure.engine.facts.plan import FACTS_MAX, plan_extraction
+from perdure.core.text.credentials import HIDDEN
+from perdure.features.facts.extraction.plan import FACTS_MAX, plan_extraction
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values import Entity, Fact, FactRule
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 GRAPH = GraphId("graph-1")

@@ -12,8 +12,9 @@ import pytest
 from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure
 from perdure.context.request.assemble import parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
-from perdure.core.facts.values import Fact
 from perdure.domain.provenance.context import context_sources
+from perdure.features.facts.tables import Graphs
+from perdure.features.facts.values import Fact
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
@@ -143,7 +144,7 @@ async def test_a_recalled_fact_counts_as_used(world: _World) -> None:
     await world.send("Bea?")
 
     def uses(tx: Any) -> list[int]:
-        archive_id = tx.graphs.get(fact.graph_id).fact_archive_id
+        archive_id = tx.of(Graphs).get(fact.graph_id).fact_archive_id
         return [tx.passages.use_counts(archive_id, [fact.text_seq])[fact.text_seq]]
 
     assert await world.perdure.app.store.read(uses) == [1]
@@ -179,7 +180,7 @@ async def test_a_fact_that_an_answer_cites_is_used_once_more() -> None:
 
         async def uses() -> list[int]:
             def load(tx: Tx) -> list[int]:
-                graph = tx.graphs.get(tea.graph_id)
+                graph = tx.of(Graphs).get(tea.graph_id)
                 seqs = [tea.text_seq, boat.text_seq]
                 counts = tx.passages.use_counts(graph.fact_archive_id, seqs)
                 return [counts[seq] for seq in seqs]

@@ -11,9 +11,9 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
-from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply, ModelRequest
+from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.engine.facts.test_background import Scribe, opened

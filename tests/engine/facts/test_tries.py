@@ -11,7 +11,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import ModelError, ModelUnreachable
 from perdure.core.messages import text_of
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.engine.facts.waiting import TRIES, WHOLE_TRIES
+from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, says
 from tests.support.library import MODEL

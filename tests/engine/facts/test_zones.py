@@ -17,13 +17,13 @@ from perdure import AsyncPerdure
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.adapters.zep import AsyncSessions
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import Fact
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.text.zones import local
-from perdure.domain.facts.context import fact_line
-from perdure.engine.facts.plan import PlannedFact, plan_extraction
-from perdure.providers.extractive.extractor import PatternExtractor
+from perdure.features.facts.extraction.patterns import PatternExtractor
+from perdure.features.facts.extraction.plan import PlannedFact, plan_extraction
+from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.units.context import fact_line
+from perdure.features.facts.values import Fact
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.engine.facts.test_plan_rules import ADA, TURIN, known_fact

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput
-from perdure.core.facts.values import FactFilter
 from perdure.core.messages import Text
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import own_copies, read_agent_file
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.values import FactFilter
 from perdure.server.errors import AgentFileInvalid
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -65,23 +66,25 @@ async def life(perdure: AsyncPerdure, agent: AsyncAgent) -> Mapping[str, Any]:
     """All of an agent that a copy has too, without ids."""
 
     def read(tx: Any) -> Mapping[str, Any]:
-        graph = tx.graphs.find_by_agent(agent.id)
-        facts = tx.facts.page(graph.id, where=FactFilter())
-        entities = {one.seq: one.name for one in tx.entities.list(graph.id)}
-        said = tx.facts.sources(graph.id, [one.first_seq for one in facts])
-        texts = {one.seq: one.kind for one in tx.episodes.list(graph.id)}
+        graph = tx.of(Graphs).find_by_agent(agent.id)
+        facts = tx.of(Facts).page(graph.id, where=FactFilter())
+        entities = {one.seq: one.name for one in tx.of(Entities).list(graph.id)}
+        said = tx.of(Facts).sources(graph.id, [one.first_seq for one in facts])
+        texts = {one.seq: one.kind for one in tx.of(Episodes).list(graph.id)}
         return {
             "settings": tx.agents.get(agent.id).settings,
-            "entities": sorted((one.name, one.type, one.aliases, one.fact_count) for one in tx.entities.list(graph.id)),
+            "entities": sorted(
+                (one.name, one.type, one.aliases, one.fact_count) for one in tx.of(Entities).list(graph.id)
+            ),
             "versions": sorted(
                 [
                     {**asdict(one), "subject": entities[one.subject], "object": entities[one.object]} | FRESH
-                    for one in tx.facts.list_by_seqs(graph.id, [row[0] for row in tx.facts.columns(graph.id)])
+                    for one in tx.of(Facts).list_by_seqs(graph.id, [row[0] for row in tx.of(Facts).columns(graph.id)])
                 ],
                 key=str,
             ),
             "sources": sorted((one.text, [texts[seq] for seq in said[one.first_seq]]) for one in facts),
-            "rules": [one.text for one in tx.graphs.list_rules(graph.id)],
+            "rules": [one.text for one in tx.of(Graphs).list_rules(graph.id)],
             "blocks": {
                 block.label: [(one.value, one.author.kind, one.created_at) for one in tx.blocks.versions(block.id)][:-1]
                 for block in tx.blocks.list_by_agent(agent.id)
@@ -254,8 +257,8 @@ async def test_the_facts_of_a_copy_name_nothing_of_another_agent(perdure: AsyncP
     copy = await go_round(perdure, agent)
 
     def ids(tx: Any, agent_id: str) -> set[str]:
-        graph = tx.graphs.find_by_agent(agent_id)
-        versions = tx.facts.list_by_seqs(graph.id, [row[0] for row in tx.facts.columns(graph.id)])
+        graph = tx.of(Graphs).find_by_agent(agent_id)
+        versions = tx.of(Facts).list_by_seqs(graph.id, [row[0] for row in tx.of(Facts).columns(graph.id)])
         named = json.dumps([dict(one.origin) for one in versions])
         return set(re.findall(r"[a-z]+-[0-9a-f]{8}-[0-9a-f-]{27}", named))
 

@@ -14,6 +14,7 @@ from perdure.core.messages import Text
 from perdure.core.text.forms import match_form
 from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.corrections import CORRECTIONS_MAX
@@ -92,11 +93,11 @@ async def live(perdure: AsyncPerdure, word: str) -> AsyncAgent:
     await agent.files.attach("docs")
 
     def plant(tx: Tx) -> None:
-        graph = tx.graphs.find_by_agent(agent.id)
+        graph = tx.of(Graphs).find_by_agent(agent.id)
         assert graph is not None
-        user, *_ = tx.entities.list(graph.id)
-        tx.entities.put(replace(user, aliases=(word, f"{word} 2"), summary=f"Eats {word}.", attributes={"a": word}))
-        tx.graphs.put(replace(graph, settings={"entity_types": {"Fruit": {"description": f"As {word}."}}}))
+        user, *_ = tx.of(Entities).list(graph.id)
+        tx.of(Entities).put(replace(user, aliases=(word, f"{word} 2"), summary=f"Eats {word}.", attributes={"a": word}))
+        tx.of(Graphs).put(replace(graph, settings={"entity_types": {"Fruit": {"description": f"As {word}."}}}))
 
     await perdure.app.store.write(plant)
     return agent

@@ -108,6 +108,6 @@ async def test_an_interrupt_cancels_the_turn(tmp_path: Path) -> None:
         with cancel_on_interrupt(alone, turn):
             await model.speaking.wait()
             os.kill(os.getpid(), signal.SIGINT)
-            reply = await perdure.groups.of(turn.group_id).reply(turn)
+            reply = await perdure.groups.by_id(turn.group_id).reply(turn)
 
         assert reply.stop_reason == "cancelled"

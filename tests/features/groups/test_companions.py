@@ -279,7 +279,7 @@ async def test_an_agent_that_a_group_made_a_companion_is_never_deleted_with_anot
 
         info = await agent.companion.info()
         assert info is not None
-        await perdure.groups.of(info.group.id).update(agent_ids=[helper.id])
+        await perdure.groups.by_id(info.group.id).update(agent_ids=[helper.id])
         await perdure.delete_agent(agent.id)
 
         assert "helper" in [one.name for one in await perdure.agents()]
@@ -298,7 +298,7 @@ async def test_companions_of_companions_are_refused(tmp_path: Path) -> None:
             with pytest.raises(InvalidInput, match="companion"):
                 await perdure.groups.create("sleeptime", agents=[companion], manager=main)
         with pytest.raises(InvalidInput, match="is the companion of another agent"):
-            await perdure.groups.of(own.group.id).update(agent_ids=[other.companion.id])
+            await perdure.groups.by_id(own.group.id).update(agent_ids=[other.companion.id])
 
         assert [await one.companion.info() is not None for one in (agent, ben, eve)] == [True, False, True]
 
@@ -324,7 +324,7 @@ async def test_replacing_a_companion_or_its_agent_releases_the_former_one(tmp_pa
         waking = asyncio.create_task(agent.companion.wake())
         await reading.wait()
         nightly = await agent.schedules.create(every="1d", companion=True)
-        await perdure.groups.of(info.group.id).update(agent_ids=[helper.id])
+        await perdure.groups.by_id(info.group.id).update(agent_ids=[helper.id])
         done = await asyncio.wait_for(waking, 10)
 
         assert done is not None and done.outcome == "cancelled"
@@ -335,7 +335,7 @@ async def test_replacing_a_companion_or_its_agent_releases_the_former_one(tmp_pa
         assert (await agent.schedules.get(nightly.id)).status == "active"
 
         await boss.blocks.create("plan", "plums")
-        moved = await perdure.groups.of(info.group.id).update(manager_agent_id=boss.id)
+        moved = await perdure.groups.by_id(info.group.id).update(manager_agent_id=boss.id)
         assert moved.info.last_message_id is None
         assert sorted(block.label for block in await helper.blocks.list()) == ["human", "persona", "plan"]
         assert await agent.companion.info() is None

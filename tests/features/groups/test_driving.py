@@ -16,8 +16,7 @@ from perdure.core.messages import Draft, Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import RunFilter
 from perdure.features.groups.tables import Groups
-from perdure.features.groups.turn_units import GroupRequest, accept_turn, claim_turn, reset_group
-from perdure.features.groups.units import update_group
+from perdure.features.groups.units import GroupRequest, accept_turn, claim_turn, reset_group, update_group
 from perdure.features.groups.values import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
 from perdure.features.groups.work_tables import GroupTurns
 from perdure.library.checks import Page
@@ -65,12 +64,12 @@ async def test_bad_messages_are_refused() -> None:
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         with pytest.raises(EmptyMessage):
-            await team.turns.send(group.id, " ")
+            await team.send(group.id, " ")
         with pytest.raises(NotFound):
-            await team.turns.send(GroupId("group-none"), "Hello")
+            await team.send(GroupId("group-none"), "Hello")
         await team.store.write(lambda tx: tx.agents.delete(team.agents["Anna"]))
         with pytest.raises(InvalidInput, match="no agents left"):
-            await team.turns.send(group.id, "Hello")
+            await team.send(group.id, "Hello")
 
         assert await team.store.read(lambda tx: tx.of(GroupTurns).list(group.id)) == []
 
@@ -79,10 +78,10 @@ async def test_a_key_stands_for_one_turn() -> None:
     """Sent again, it is the same turn; another message under it is refused."""
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
-        first = await team.turns.send(group.id, "Hello", idempotency_key="k")
-        again = await team.turns.send(group.id, "Hello", idempotency_key="k")
+        first = await team.send(group.id, "Hello", idempotency_key="k")
+        again = await team.send(group.id, "Hello", idempotency_key="k")
         with pytest.raises(IdempotencyMismatch):
-            await team.turns.send(group.id, "Bye", idempotency_key="k")
+            await team.send(group.id, "Bye", idempotency_key="k")
         await team.ended(again)
 
         assert again.seq == first.seq
@@ -93,11 +92,11 @@ async def test_turns_of_a_group_wait_for_each_other() -> None:
     """Or are refused, as the caller likes; the waiting one is shown what the first has said."""
     async with open_team({"Anna": [], "Bob": []}) as team:
         group, model = await team.group("Anna", "Bob"), slow(team, "Anna")
-        first = await team.turns.send(group.id, "one")
-        second = await team.turns.send(group.id, "two")
+        first = await team.send(group.id, "one")
+        second = await team.send(group.id, "two")
         await model.asked.wait()
         with pytest.raises(GroupBusy):
-            await team.turns.send(group.id, "three", if_busy="reject")
+            await team.send(group.id, "three", if_busy="reject")
         with pytest.raises(GroupBusy):
             await reset_group(group.id, team.perdure.app.ports, author=ADA)
         model.may_answer.set()
@@ -112,7 +111,7 @@ async def test_a_cancelled_turn_stops_its_runs() -> None:
     """What was said stays, and nobody else is asked; a turn that waits is never begun."""
     async with open_team({"Anna": [says("A1")], "Bob": [], "Carl": []}) as team:
         group, model = await team.group("Anna", "Bob", "Carl"), slow(team, "Bob")
-        turn, waiting = await team.turns.send(group.id, "one"), await team.turns.send(group.id, "two")
+        turn, waiting = await team.send(group.id, "one"), await team.send(group.id, "two")
         await model.asked.wait()
         assert (await team.turns.cancel(group.id, waiting.seq)).status == "cancelled"
         await team.turns.cancel(group.id, turn.seq)
@@ -131,7 +130,7 @@ async def test_an_agent_that_is_deleted_while_it_speaks_is_passed_over() -> None
     """The others go on, and are told."""
     async with open_team({"Anna": [], "Bob": [], "Carl": []}) as team:
         group, model = await team.group("Anna", "Bob", "Carl"), slow(team, "Bob")
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         await model.asked.wait()
         await team.store.write(lambda tx: tx.agents.delete(team.agents["Bob"]))
         model.may_answer.set()
@@ -151,7 +150,7 @@ async def test_an_agent_that_is_deleted_before_it_speaks_is_passed_over() -> Non
     """The turn goes by the members that it began with."""
     async with open_team({"Anna": [], "Bob": []}) as team:
         group, model = await team.group("Anna", "Bob"), slow(team, "Anna")
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         await model.asked.wait()
         await team.store.write(lambda tx: tx.agents.delete(team.agents["Bob"]))
         model.may_answer.set()
@@ -165,7 +164,7 @@ async def test_the_group_of_a_turn_may_be_deleted(manager: str | None) -> None:
     async with open_team({"Anna": [], "Max": []}, settings=Settings(lease_s=0.3)) as team:
         kind = "round_robin" if manager is None else "supervisor"
         group, model = await team.group("Anna", kind=kind, manager=manager), slow(team, "Anna")
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         await model.asked.wait()
         if manager is None:
             await team.store.write(lambda tx: tx.of(Groups).delete(group.id))
@@ -186,7 +185,7 @@ async def test_an_agent_that_takes_too_long_is_not_waited_for() -> None:
     async with open_team({"Anna": [], "Bob": [], "Max": [says("M1")]}, settings=settings) as team:
         group = await team.group("Anna", "Bob", kind="supervisor", manager="Max")
         slow(team, "Anna")
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
 
         assert await team.stream(turn) == ["Anna", "Anna ✗", "Bob", "Max", "end_turn"]
         assert (await team.transcript(group))[1] == "Anna: ✗ it did not answer within 0.2 s"
@@ -198,7 +197,7 @@ async def test_agents_of_a_supervisor_speak_at_once() -> None:
     async with open_team({"Anna": [], "Bob": [], "Carl": [], "Max": []}) as team:
         group = await team.group("Anna", "Bob", "Carl", kind="supervisor", manager="Max")
         models = [slow(team, name) for name in ("Anna", "Bob", "Carl")]
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         for model in models:
             await model.asked.wait()
         for model in reversed(models):
@@ -214,7 +213,7 @@ async def test_a_reader_gets_every_preview_of_every_speaker() -> None:
     lines = {name: [says("one two three")] for name in ("Anna", "Bob", "Max")}
     async with open_team(lines) as team:
         group = await team.group("Anna", "Bob", kind="supervisor", manager="Max")
-        turn, texts = await team.turns.send(group.id, "Hello"), dict[str, str]()
+        turn, texts = await team.send(group.id, "Hello"), dict[str, str]()
         async for event in team.turns.follow(turn):
             await asyncio.sleep(0.002)
             if isinstance(event, SpeakerEvent) and isinstance(event.event, Delta):
@@ -270,7 +269,7 @@ async def test_a_message_passed_on_too_often_ends_at_once() -> None:
     """Nobody is asked."""
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
-        turn = await team.turns.send(group.id, "Hello", hops=11)
+        turn = await team.send(group.id, "Hello", hops=11)
 
         assert await team.stream(turn) == ["max_depth"]
 
@@ -325,10 +324,10 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
     async with open_team({"Anna": [], "Bob": []}) as team:
         group = await team.group("Bob", "Anna")
         model = slow(team, "Bob")
-        turn = await team.turns.send(group.id, "hi")
+        turn = await team.send(group.id, "hi")
         await model.asked.wait()
         await team.perdure.conversations.delete_conversation(
-            await team.perdure.groups.of(group.id).conversation_of(team.agents["Anna"])
+            await team.perdure.groups.by_id(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 
@@ -453,7 +452,7 @@ async def test_a_turn_that_can_not_be_claimed_is_not_tried_without_a_pause(monke
         group = await team.group("Anna")
         with monkeypatch.context() as patch:
             patch.setattr("perdure.features.groups.runner.claim_turn", broken)
-            turn = await team.turns.send(group.id, "hi")
+            turn = await team.send(group.id, "hi")
             await asyncio.sleep(0.05)
 
         assert 1 <= tries < 5
@@ -464,7 +463,7 @@ async def test_a_reader_may_come_late_or_leave_early() -> None:
     """The turn goes on without it, and is told again from its beginning."""
     async with open_team({"Anna": [fails()], "Bob": []}) as team:
         group = await team.group("Anna", "Bob")
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         events = team.turns.follow(turn)
         assert isinstance(await anext(events), SpeakerStarted)
         await events.aclose()

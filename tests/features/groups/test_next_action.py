@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.runs import Usage
-from perdure.features.groups.log import GroupLog
-from perdure.features.groups.next_action import CHOICES_MAX, DYNAMIC_TURNS, Finish, Speak, next_action
+from perdure.features.groups.log import CHOICES_MAX, DYNAMIC_TURNS, Finish, GroupLog, Speak, next_action
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.testing.clock import START
 

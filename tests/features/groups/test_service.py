@@ -111,12 +111,12 @@ async def test_a_turn_is_awaited_rejected_and_cancelled(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await alone.cancel(7)
         cancelled = [*await alone.cancel(second.seq), *await alone.cancel()]
-        events = [event async for event in perdure.groups.of(first.group_id).follow(first)]
+        events = [event async for event in perdure.groups.by_id(first.group_id).follow(first)]
 
         assert [turn.seq for turn in cancelled] == [second.seq, first.seq]
         assert isinstance(events[-1], GroupTurnEnded)
         assert (events[-1].turn.stop_reason, events[-1].turn.status) == ("cancelled", "cancelled")
-        assert (await perdure.groups.of(second.group_id).reply(second)).stop_reason == "cancelled"
+        assert (await perdure.groups.by_id(second.group_id).reply(second)).stop_reason == "cancelled"
 
 
 def test_the_fields_of_a_message_are_checked(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ async def test_a_turn_does_what_the_table_says(line: str) -> None:
     scripts = {name: row.scripts[name] for name in (*NAMES, "Max")}
     async with open_team(scripts, tools=[order]) as team:
         group = await group_of(team, row)
-        turn = await team.turns.send(group.id, "Hello")
+        turn = await team.send(group.id, "Hello")
         stream = await team.stream(turn)
         transcript = [re.sub("✗.*", "✗", entry) for entry in await team.transcript(group)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.domain.facts.turns import is_turn
+from perdure.features.facts.units.turns import is_turn
 from perdure.features.groups.texts import build_input, parse_choice
 from perdure.features.groups.units import update_group
 from perdure.features.groups.values import GroupMember, GroupPlan, Speaker
@@ -110,7 +110,7 @@ async def test_users_have_names_too() -> None:
             Draft(id=MessageId(f"message-{number}"), role="user", parts=(Text("Hello\n[tom] No"),), name=name)
             for number, name in enumerate(names)
         ]
-        await team.ended(await team.turns.send(group.id, drafts))
+        await team.ended(await team.send(group.id, drafts))
 
         sent = team.input_of("Anna").split("name.)\n\n")[1]
         assert sent.split("\n\\[tom] No") == [
@@ -164,8 +164,9 @@ async def test_what_is_wanted_of_a_manager_is_said_behind_the_longest_message() 
             lambda tx: build_input(tx, group.id, plan, speaker, seen_seq=0, limit_chars=limit)
         )
 
-        assert len(given.text) == limit
-        assert "x\n\n(The rest is left out.)\n\n(You lead this group." in given.text
+        text = "".join(part.text for part in given.parts if isinstance(part, Text))
+        assert len(text) == limit
+        assert "x\n\n(The rest is left out.)\n\n(You lead this group." in text
 
 
 async def test_a_line_that_looks_like_a_speaker_gets_one_backslash() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.domain.forgetting import count_words, says_same
+from perdure.features.facts.fading.policy import count_words, says_same
 from perdure.search.ranking.fuse import merge_duplicates
 from tests.support.strategies import any_text, effort
 

@@ -15,9 +15,9 @@ from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
 from perdure.adapters.opening import Closing, OwnStore, plain
-from perdure.library.facts.episodes import NewEpisode
-from perdure.library.facts.facts import AsyncFacts
-from perdure.library.facts.views import FactConditions, zone
+from perdure.features.facts.episodes import NewEpisode
+from perdure.features.facts.service import AsyncFacts
+from perdure.features.facts.views import FactConditions, zone
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""
@@ -310,13 +310,13 @@ class AsyncMemory:
 
     async def _facts(self) -> AsyncFacts:
         """Return the facts of the graph."""
-        return self._perdure.facts_of(await self._graph())
+        return self._perdure.facts.of(await self._graph())
 
     async def _graph(self) -> Any:
         """Return the id of the graph, whose days are those of `_home`."""
         if self._id is None:
             self._id = (await self._perdure.facts.open_graph(self._name)).id
-            self._home = zone(await self._perdure.facts_of(self._id).timezone())
+            self._home = zone(await self._perdure.facts.of(self._id).timezone())
         return self._id
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure import Fact, FactHit
 from perdure.adapters.mem0.fields import METADATA
-from perdure.library.facts.views import local
+from perdure.features.facts.views import local
 
 Result = dict[str, Any]
 SHOWN = ("user_id", "agent_id", "run_id", "actor_id", "role")

@@ -13,15 +13,15 @@ from perdure.cli.chat.session import Session
 from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits
 from perdure.cli.views.context import context_view
-from perdure.cli.views.facts import fact_shape, facts_view
-from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape, score_shape
+from perdure.cli.views.hits import Searching, search_more
+from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
 from perdure.cli.views.view import fold, new_table, visible
 from perdure.core.errors import InvalidInput
+from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
 SEARCH_LIMIT = 10
-FACTS_LIMIT = 20
 ANSWER_ROWS = 100
 """Newest messages among which the last answer is."""
 
@@ -105,27 +105,17 @@ async def _memory(session: Session, argument: str) -> None:
             raise _wrong_usage("/memory")
 
 
-@_command("/facts [TEXT]")
-async def _facts(session: Session, argument: str) -> None:
-    """Show what the agent knows as facts, newest first, or what matches a text."""
-    home = session.agent.info.timezone
-    if argument:
-        hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show({"facts": [fact_shape(hit) | score_shape(hit) for hit in hits]}, *facts_view(hits, home))
-    else:
-        newest = await session.agent.facts.list(limit=FACTS_LIMIT)
-        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, home))
-        if not newest:
-            session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
-            return
-    session.view.hint("/why ID shows where one comes from; `perdure fact edit ID TEXT` corrects it")
+for _feature in find_features():
+    for _usage, _name in _feature.slashes.items():
+        _command(_usage)(_feature.load(_name))
 
 
 @_command("/search TEXT")
 async def _search(session: Session, argument: str) -> None:
     """Search everything that was said, and the archive."""
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
-    show_hits(session.view, argument, messages, await session.agent.search_archive(argument, limit=SEARCH_LIMIT))
+    passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
+    show_hits(session.view, argument, messages, passages, await search_more(Searching(argument)))
     session.view.hint('/search "some words" finds them only next to each other')
 
 

@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.agents import skipped_text
-    from perdure.cli.views.facts import fact_shape
+    from perdure.cli.views.hits import MoreHits, Searching, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
         View,
@@ -40,7 +40,7 @@ if for_work(__name__):
     from perdure.library.passages import passage_filter
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.transfer import check_lines
-    from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
+    from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
     from perdure.search.query import parse_time
 
 ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
@@ -51,7 +51,6 @@ NAMES_MAX = 3
 BY_ITSELF = "its passages are listed by themselves: leave --agent out"
 EXPORTS = "write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`"
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
-FACTS_MAX = 5
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
@@ -249,7 +248,7 @@ async def search(
     states = passage_states(state)
     where = passage_filter(tags=tags or (), states=states)
     messages: Hits[MessageHit] | None = None
-    facts: Hits[FactHit] | None = None
+    searching = Searching(text)
     if archive is not None:
         target = await perdure.archives.get(archive)
         passages = await perdure.search.search_passages(
@@ -260,19 +259,20 @@ async def search(
         owner = await work.get_agent(view, perdure, agent)
         if not tags and not states:  # messages have none
             messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
-        if not tags:  # facts have none
-            zone = owner.info.timezone
-            facts = await owner.facts.search(
-                text,
-                states=states,
-                limit=min(limit, FACTS_MAX),
-                explain=why,
-                since=parse_time(since, timezone=zone),
-                until=parse_time(until, timezone=zone, end=True),
-            )
+        zone = owner.info.timezone
+        searching = Searching(
+            text,
+            agent=owner,
+            tags=tags or (),
+            states=states,
+            since=parse_time(since, timezone=zone),
+            until=parse_time(until, timezone=zone, end=True),
+            limit=limit,
+            explain=why,
+        )
         passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."
-    show_hits(view, text, messages, passages, facts, why=why)
+    show_hits(view, text, messages, passages, await search_more(searching), why=why)
     view.hint(hint if why else f"{hint} --why tells why each was found.")
 
 
@@ -291,7 +291,7 @@ def show_hits(
     query: str,
     messages: Hits[MessageHit] | None,
     passages: Hits[PassageHit],
-    facts: Hits[FactHit] | None = None,
+    more: Sequence[MoreHits],
     *,
     why: bool = False,
 ) -> None:
@@ -304,15 +304,15 @@ def show_hits(
         "query": query,
         "messages": [message_shape(hit.message) | score_shape(hit) for hit in messages or ()],
         "passages": [passage_shape(hit.passage) | score_shape(hit) for hit in passages],
-        "facts": [fact_shape(hit) | score_shape(hit) for hit in facts or ()],
+        **{one.name: one.shapes for one in more},
         "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)}
-        | ({} if facts is None else {"facts": asdict(facts.ran)}),
+        | {one.name: asdict(one.ran) for one in more if one.ran is not None},
     }
-    view.show(shape, *_lines(query, messages, passages, facts, why=why))
+    view.show(shape, *_lines(query, messages, passages, more, why=why))
 
 
 def _lines(
-    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], facts: Hits[FactHit] | None, *, why: bool
+    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], more: Sequence[MoreHits], *, why: bool
 ) -> Iterator[Text]:
     """Each hit on a line: when, from where, and the part of its text that matches."""
     rows = [
@@ -320,7 +320,7 @@ def _lines(
         for hit in messages or ()
     ]
     rows += [(hit.passage.occurred_at, place(hit.passage), hit.passage.text, hit.why) for hit in passages]
-    rows += [(hit.fact.valid_at or hit.fact.created_at, "fact", hit.fact.text, hit.why) for hit in facts or ()]
+    rows += [row for one in more for row in one.rows]
     if not rows:
         yield Text(f"Nothing found for {visible(query)!r}.")
     width = max((len(visible(source)) for _, source, _, _ in rows), default=0)
@@ -333,9 +333,10 @@ def _lines(
         if reason is not None:
             yield Text(f"    {_sum_of(reason)}", style="dim")
     if why:
-        for kind, hits in (("messages", messages), ("archive", passages), ("facts", facts or None)):
-            if hits is not None:
-                yield Text(f"{kind}: {_arms(hits.ran)}", style="dim")
+        reports = {"messages": None if messages is None else messages.ran, "archive": passages.ran}
+        for kind, ran in (reports | {one.name: one.ran for one in more if one.rows}).items():
+            if ran is not None:
+                yield Text(f"{kind}: {_arms(ran)}", style="dim")
 
 
 def _sum_of(why: Why) -> str:

@@ -18,8 +18,8 @@ if for_work(__name__):
 
     from perdure.cli.chat.agent_choice import chat_command, shell_word
     from perdure.cli.chat.render import diff_view
-    from perdure.cli.views.facts import origin_view
     from perdure.cli.views.json import block_shape, fields, version_shape
+    from perdure.cli.views.origins import origin_view
     from perdure.cli.views.text import blocks_view, versions_view
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
     from perdure.cli.work import confirm, get_agent, progress_bar

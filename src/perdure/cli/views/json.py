@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich.console import RenderableType
 
@@ -22,7 +22,7 @@ from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.runs.steps import StepInfo
-from perdure.search.hits import FactHit, MessageHit, PassageHit
+from perdure.search.hits import Why
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
 """Further fields of a passage that is part of a file."""
@@ -103,7 +103,19 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
     return fields(passage, "id", "text", "tags", "occurred_at", "state") | place
 
 
-def score_shape(hit: FactHit | MessageHit | PassageHit) -> dict[str, Any]:
+class Scored(Protocol):
+    """A hit of a search."""
+
+    @property
+    def score(self) -> float:
+        """It compares within one search only."""
+
+    @property
+    def why(self) -> Why | None:
+        """Its explanation, on request."""
+
+
+def score_shape(hit: Scored) -> dict[str, Any]:
     """The score of what a search found, and why it was found where that is known."""
     return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.conversations import Conversation
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
+from perdure.core.text.credentials import without_credentials
 from perdure.domain.agents.automatic import AutoCapture, bypasses, find_automatic
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.archives.units import check_changeable

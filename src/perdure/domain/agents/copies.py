@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.agent_copies import AgentCopy, BlockValue, ConversationCopy, HiddenText, OpenCallCopy
 from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
-from perdure.core.facts.copies import AgentCopy, BlockValue, ConversationCopy, OpenCallCopy
-from perdure.core.features import find_features
+from perdure.core.features import Point, find_features
 from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
@@ -20,8 +20,26 @@ from perdure.domain.agents.units import update_agent, without_own
 from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
 from perdure.domain.archives.transfer import import_passages
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
-from perdure.domain.facts.copies import copy_facts, restore_facts
 from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """What a file holds of an agent.
+
+    Args:
+        turns: number of a conversation -> what was said in it.
+        passages: id in the file -> a passage.
+        turns_read: number of a conversation -> how many of these turns were read in the background.
+    """
+
+    turns: Mapping[int, Sequence[Message]]
+    passages: Mapping[str, Passage]
+    turns_read: Mapping[int, int] = field(default_factory=dict)
+
+
+TURNS_READ: Point[[Tx, AgentId, int, Sequence[Message]], int] = Point("turns_read")
+"""How many of these turns of a conversation a feature has read in the background."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +49,17 @@ class CopyPart:
     Args:
         name: what agent files call it.
         kind: its type, of values that JSON can hold.
-        texts: the fields with texts that people have written.
-        copy: reads it.
-        restore: gives it to the agent that is made of a copy, by `ids` and at this time; returns what is left out.
+        hide: takes a text out of it, as it stands in a file.
+        copy: reads it of an agent of which a file has these rows.
+        restore: gives it to the agent that is made of a copy and has these rows, by `ids` and at this time; returns
+            what is left out.
     """
 
     name: str
     kind: Any
-    texts: Sequence[str]
-    copy: Callable[[Tx, AgentId], Any]
-    restore: Callable[[Tx, AgentId, Any, Ids, datetime], Sequence[str]]
+    hide: Callable[[Any, HiddenText], None]
+    copy: Callable[[Tx, AgentId, HeldRows], Any]
+    restore: Callable[[Tx, AgentId, Any, HeldRows, Ids, datetime], Sequence[str]]
 
 
 @functools.cache
@@ -70,11 +89,11 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
         writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
         passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
+    rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(
         settings=without_own(agent.settings),
         follows_default=agent.follows_default,
         conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
-        facts=copy_facts(tx, agent_id, [one for of_line in turns.values() for one in of_line], passages),
         passages=passages,
         block_values={
             block.label: [
@@ -83,7 +102,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
             ]
             for block in tx.blocks.list_by_agent(agent_id)
         },
-        parts={part.name: part.copy(tx, agent_id) for part in copy_parts()},
+        parts={part.name: part.copy(tx, agent_id, rows) for part in copy_parts()},
     )
 
 
@@ -101,7 +120,7 @@ def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
 
 def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Message]) -> ConversationCopy:
     """Return a conversation without its messages."""
-    line, last_read = tx.conversations.get_by_seq(agent_id, seq), tx.episodes.last_seq(agent_id, seq)
+    line = tx.conversations.get_by_seq(agent_id, seq)
     rows: Sequence[Message] = ()
     if line.pending_from is not None:
         rows = tx.messages.view(agent_id, seq, from_seq=line.pending_from, upto_seq=tx.messages.next_seq(agent_id))
@@ -123,7 +142,7 @@ def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Mess
             for call in row.calls
             if call.call_id not in answered
         },
-        turns_read=sum(one.seq <= last_read for one in turns),
+        turns_read=max(TURNS_READ(tx, agent_id, seq, turns), default=0),
     )
 
 
@@ -163,21 +182,20 @@ def restore_agent(
         import_passages(tx, archive.id, moved)
         found = {one.id: one for one in tx.passages.page(archive.id, limit=_ALL)}
         passages = {old: found[now] for old, now in new.items()}
-    turns: list[Message] = []
+    turns: dict[int, Sequence[Message]] = {}
     for line, seq in zip(copy.conversations, lines, strict=False):
         rows = tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True)
-        turns += (of_line := [row for row in rows if _has_place(row)])
-        if of_line and line.turns_read > 0:
-            tx.episodes.put_last_seq(agent_id, seq, of_line[min(line.turns_read, len(of_line)) - 1].seq, at=at)
+        turns[seq] = [row for row in rows if _has_place(row)]
         for label, block_id in tx.blocks.list_isolated(agent_id, seq).items():
             if (value := line.blocks.get(label)) is None or block_id is None:
                 tx.blocks.isolate(agent_id, seq, label, None)
             elif value != (block := tx.blocks.get(block_id)).value:
                 tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
-    restore_facts(tx, agent_id, copy.facts, turns, passages, ids=ids, at=at)
+    turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
+    held = HeldRows(turns, passages, turns_read)
     return [
         line
         for part in copy_parts()
         if part.name in copy.parts
-        for line in part.restore(tx, agent_id, copy.parts[part.name], ids, at)
+        for line in part.restore(tx, agent_id, copy.parts[part.name], held, ids, at)
     ]

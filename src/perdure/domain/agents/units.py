@@ -12,7 +12,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, Gu
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.features import feature_settings, find_features
+from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import check_zone
 from perdure.core.tools.arguments import fit_arguments
@@ -32,7 +32,6 @@ from perdure.domain.agents.options import (
 )
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, read_object
 from perdure.storage.tx import Tx
@@ -54,11 +53,13 @@ def check_guards(settings: Mapping[str, Any]) -> None:
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""
 
+COMPANIONS: Point[[Tx, AgentId], Sequence[AgentId]] = Point("companions")
+"""The agents that keep the memory of one, and have copies of what was said to it."""
+
 _OF_FEATURES = [name for feature in find_features() for name in feature.own_settings]
 _SETTINGS = (
     *_OF_FEATURES,
     *AUTOMATIC_SETTINGS,
-    FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
     CONTEXT_ENGINE,
@@ -232,7 +233,6 @@ def _check_agent(
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_profile(agent.settings)
-    check_agent_facts(agent.settings)
     check_compaction(agent.settings)
     check_summaries(agent.settings)
     engine_choice(agent.settings)

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
-from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.provenance.sources import WriteSource
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.words import part_clauses
 from perdure.domain.archives.units import archives_of, check_changeable
-from perdure.domain.facts.retraction import retract_changed, retract_deleted
+from perdure.domain.texts import TEXTS_CHANGED, TEXTS_DELETED
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -72,8 +72,8 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
 
 
 def find_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
-    """Return the archive that the agent inserts into: its first one that is no folder's; None: it has none."""
-    return next((one for one in tx.archives.list_by_agent(agent_id) if tx.archives.find_owner(one.id) is None), None)
+    """Return the archive that the agent inserts into, its first one; None: it has none."""
+    return next(iter(tx.archives.list_by_agent(agent_id)), None)  # nobody can attach one that belongs to a folder
 
 
 def new_passages(
@@ -165,7 +165,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: dat
     if after == passage:
         return passage
     if after.text != passage.text:
-        retract_changed(tx, [passage.id], at=at)
+        TEXTS_CHANGED(tx, [passage.id], at)
     after = tx.passages.put(after)
     return restore_passage(tx, after, at=at) if after.state == "faded" else after  # somebody cares for it
 
@@ -239,8 +239,17 @@ def page_of_text(
 def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> None:
     """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
     check_changeable(tx, passage.archive_id)
-    retract_deleted(tx, [passage.id], at=at)
+    TEXTS_DELETED(tx, [passage.id], at)
     tx.passages.delete(passage.archive_id, [passage.seq])
+
+
+def count_passages(tx: Tx, ids: Sequence[PassageId]) -> None:
+    """Count that these passages were recalled or cited once more, those of them that exist."""
+    by_archive: dict[ArchiveId, list[int]] = {}
+    for archive_id, seq in tx.passages.find_places(ids).values():
+        by_archive.setdefault(archive_id, []).append(seq)
+    for archive_id, seqs in by_archive.items():
+        tx.passages.count_recall(archive_id, seqs)
 
 
 def _half_floats(vector: Sequence[float]) -> bytes:

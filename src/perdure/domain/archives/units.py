@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.facts.retraction import retract_deleted
+from perdure.domain.texts import TEXTS_DELETED
 from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -149,9 +149,6 @@ def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the f
     owner = tx.archives.find_owner(archive_id)
     if owner is not None:
         raise InvalidInput(f"{archive_id} holds {owner.use.holds}: {owner.use.help or help} {owner.name!r}")
-    graph = tx.graphs.find_by_archive(archive_id)
-    if graph is not None:
-        raise InvalidInput(f"{archive_id} holds the texts of facts: change the facts of {graph.name!r}")
 
 
 def check_archive(archive: Archive) -> Archive:
@@ -169,5 +166,5 @@ def check_archive(archive: Archive) -> Archive:
 
 def _delete(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage], *, at: datetime) -> int:
     """Delete passages of an archive with what is known from them alone; return how many there were."""
-    retract_deleted(tx, [passage.id for passage in passages], at=at)
+    TEXTS_DELETED(tx, [passage.id for passage in passages], at)
     return tx.passages.delete(archive_id, [passage.seq for passage in passages])

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from perdure.core.blocks import WORKING_CHECKPOINT, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import MemoryRecalled
-from perdure.core.facts.values import Fact, Graph
 from perdure.core.features import Point
-from perdure.core.ids import AgentId, FactId, MessageId, PassageId
+from perdure.core.ids import AgentId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
+from perdure.domain.texts import keepers
 from perdure.storage.tx import Tx
 
 VERSIONS_PER_PAGE = 8
@@ -108,19 +108,6 @@ def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ..
     return tuple(found)
 
 
-def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Source, ...]:
-    """Return what these facts say from outside."""
-    untrusted = [fact for fact in facts if fact.trust not in TRUSTED]
-    found: dict[Source, None] = {}
-    for fact in untrusted:
-        seqs = tx.facts.sources(graph.id, [fact.first_seq])[fact.first_seq]
-        episodes = tx.episodes.list_by_seqs(graph.id, seqs)
-        writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
-        sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
-        found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])
-    return tuple(found)
-
-
 def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
     """Return what the texts that automatic recall added to a request bring from outside."""
     ids: dict[str, list[str]] = {}
@@ -133,8 +120,9 @@ def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
         by_agent.setdefault(agent_id, []).append(seq)
     for agent_id, seqs in by_agent.items():
         found += sources_of_messages(tx, tx.messages.list_by_seqs(agent_id, seqs))
-    for fact in tx.facts.list_by_ids([FactId(id_) for id_ in ids.get("fact", ())]):
-        found += sources_of_facts(tx, tx.graphs.get(fact.graph_id), [fact])
+    for keeper in keepers():
+        if keeper.kind in ids:
+            found += tuple(keeper.list_sources(tx, ids[keeper.kind]))
     return tuple(dict.fromkeys(found))
 
 

@@ -16,7 +16,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from perdure.core.tools.loops import THINKING
-from perdure.domain.facts.retraction import retract_changed
+from perdure.domain.texts import TEXTS_CHANGED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.estimates import dropped_rows
 from perdure.engine.ports import UnitInputs
@@ -82,7 +82,7 @@ def edit_message(
         raise MessageTooLarge(size=len(edit.text), limit=limit_chars)
     tx.messages.revise(message_id, edited_parts(before, edit), author=author, at=inputs.now)
     if edit.part != "reasoning":
-        retract_changed(tx, [message_id], at=inputs.now)
+        TEXTS_CHANGED(tx, [message_id], inputs.now)
         revise_nodes(tx, [before], inputs)
         MESSAGE_EDITED(tx, before, inputs.now)
     after = tx.messages.get(message_id)

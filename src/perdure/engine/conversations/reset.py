@@ -68,7 +68,7 @@ async def reset_conversations(
             await ports.store.write(_add_context, reset, answers.context, inputs)
     await _try_to_finish_reset(agent_id, ports)
     for seq in await ports.store.read(lambda tx: [tx.conversations.get(one.conversation_id).seq for one in resets]):
-        ports.waiting.note((agent_id, seq), now=True)
+        ports.unread.note((agent_id, seq), now=True)
     return resets
 
 
@@ -85,7 +85,7 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
     agent_id, seq = await delete(ports, lambda tx: _delete(tx, conversation_id, inputs, author=author, counted=counted))
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
     await _try_to_finish_reset(agent_id, ports)
-    ports.waiting.note((agent_id, seq), now=True)
+    ports.unread.note((agent_id, seq), now=True)
 
 
 async def delete_agent(agent_id: AgentId, ports: Ports) -> None:

@@ -19,11 +19,10 @@ from perdure.core.errors import Conflict, NotFound, PerdureError
 from perdure.core.features import Point
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, GraphId
-from perdure.domain.facts.retraction import retract_deleted
+from perdure.core.ids import AgentId, ArchiveId, BlockId
+from perdure.domain.texts import TEXTS_DELETED, keepers
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
-from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
 from perdure.engine.forgetting.find import Progress, find_mentions, targets_of
 from perdure.engine.forgetting.forget import check_idle, put_block_value
 from perdure.engine.ports import Ports, UnitInputs
@@ -208,6 +207,9 @@ def _erase_page(
     for done in ERASE_ROWS(tx, table, owner_id, redactor, after):
         if done is not None:
             return done
+    for keeper in keepers():
+        if (erased := keeper.erase(tx, table, owner_id, redactor, after, inputs.now)) is not None:
+            return erased
     match table:
         case "blocks":
             block = tx.blocks.get(BlockId(owner_id))
@@ -215,12 +217,6 @@ def _erase_page(
                 put_block_value(tx, block.id, value, author=AUTHOR, at=inputs.now)
                 tx.mentions.redact(table, owner_id, redactor)
                 return 1, None
-        case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
-            return erase_texts(tx, graph, ArchiveId(owner_id), redactor, after, at=inputs.now)
-        case "entities":
-            return erase_entities(tx, GraphId(owner_id), redactor, after)
-        case "episodes":
-            return erase_episodes(tx, GraphId(owner_id), redactor, after, at=inputs.now)
         case "passages":
             return _erase_passages(tx, ArchiveId(owner_id), redactor, after, at=inputs.now)
     page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
@@ -228,7 +224,8 @@ def _erase_page(
         tx.sources.delete(owner_id, [str(found.key[0]) for found in page.found])
     if table in ("messages", "message_revisions"):
         seqs = sorted({int(found.key[0]) for found in page.found})
-        erase_episodes_of(tx, AgentId(owner_id), seqs, at=inputs.now)
+        for keeper in keepers():
+            keeper.erase_messages(tx, AgentId(owner_id), seqs, inputs.now)
         tx.agents.lock(AgentId(owner_id))
         revise_nodes(tx, tx.messages.list_by_seqs(AgentId(owner_id), seqs), inputs)
     return len(page.found), page.after
@@ -241,7 +238,7 @@ def _erase_passages(
     page = tx.mentions.scan("passages", archive_id, redactor, after=after, limit=PAGE)
     passages = tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found])
     deleted = [one for one in passages if redactor.finds(one.text)]
-    retract_deleted(tx, [one.id for one in deleted], at=at)
+    TEXTS_DELETED(tx, [one.id for one in deleted], at)
     tx.passages.delete(archive_id, [one.seq for one in deleted])
     tx.sources.delete(archive_id, [one.id for one in deleted])
     for passage in passages:

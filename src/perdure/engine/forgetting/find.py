@@ -12,7 +12,7 @@ from perdure.core.forgetting.values import IN_VIEW, ForgetPreview, Found, Key, M
 from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
-from perdure.engine.forgetting.facts import believed_facts
+from perdure.domain.texts import keepers
 from perdure.engine.ports import Ports
 from perdure.storage.tx import TEXT_TABLES, Tx
 
@@ -133,7 +133,10 @@ def _mention(
     """How people are told of a row."""
     place = TEXT_TABLES[table].place
     id_, name = owner_id, ""
+    kept = next(filter(None, (keeper.describe(tx, table, owner_id, found.key) for keeper in keepers())), None)
     match table:
+        case _ if kept is not None:
+            place, id_, name = kept[0] or place, kept[1], kept[2]
         case "blocks":
             block = tx.blocks.get(BlockId(owner_id))
             name = block.label
@@ -142,10 +145,6 @@ def _mention(
         case "block_versions":
             version = int(found.key[0])
             name = f"{tx.blocks.version(BlockId(owner_id), version).label}, version {version}"
-        case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
-            facts = believed_facts(tx, graph, int(found.key[0])) if owner_id == graph.fact_archive_id else []
-            place = "fact" if facts else "graph"
-            id_, name = facts[0].id if facts else graph.id, graph.name
         case "passages":
             passage = tx.passages.list_by_seqs(ArchiveId(owner_id), [int(found.key[0])])[0]
             id_, name = passage.id, tx.archives.get(passage.archive_id).name

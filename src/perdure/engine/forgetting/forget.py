@@ -30,10 +30,9 @@ from perdure.core.forgetting.values import (
 from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
-from perdure.domain.facts.retraction import retract_changed, retract_deleted
+from perdure.domain.texts import TEXTS_CHANGED, TEXTS_DELETED, keeper_of, keepers
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
-from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, forget_waiting, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -107,7 +106,8 @@ def _forget_step(
             done.append(item)
             if item.kind == "message":
                 changed.append(MessageId(item.id))
-                done += forget_episodes(tx, AgentId(spot.owner_id), int(spot.key[0]), at=inputs.now)
+                for keeper in keepers():
+                    done += keeper.forget_message(tx, AgentId(spot.owner_id), int(spot.key[0]), inputs.now)
     # Recorded first: what is undone last finds the messages as they were.
     done[:0] = [
         CorrectionItem(kind="summary", id=f"{node.conversation_seq}:{node.seq}", before="")
@@ -126,7 +126,7 @@ def _forget_waiting(
 ) -> tuple[Correction | None, Sequence[Place]]:
     """Take the text out of what waits to be read, and with `news` of what is to be told; return as `_forget_step`."""
     tx.agents.lock(agent_id)
-    items = [*(forget_news(tx, agent_id, redactor) if news else ()), *forget_waiting(tx, agent_id, redactor, at=at)]
+    items = [item for one in keepers() for item in one.forget_unread(tx, agent_id, redactor, at, news=news)]
     if items:
         correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
     return correction, [item.kind for item in items]
@@ -145,8 +145,7 @@ def _forget_spot(
             passages = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
             return delete_passage(tx, passages[0], at=inputs.now) if passages else None
         case "fact":
-            graph = tx.graphs.find_by_archive(ArchiveId(spot.owner_id))
-            return None if graph is None else forget_facts(tx, graph, int(spot.key[0]), at=inputs.now)
+            return keeper_of("fact").forget(tx, ArchiveId(spot.owner_id), int(spot.key[0]), inputs.now)
         case "file":
             return next(iter(FORGET_IN_FILE(tx, spot, redactor)), None)
         case "message":
@@ -192,7 +191,7 @@ def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at
 
 def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> CorrectionItem:
     """Delete a passage, with what is known from it alone. What is restored is extracted again."""
-    retract_deleted(tx, [passage.id], at=at)
+    TEXTS_DELETED(tx, [passage.id], at)
     tx.passages.delete(passage.archive_id, [passage.seq])
     return passage_item(passage, None)
 
@@ -324,7 +323,7 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
     if now is None:
         tx.passages.add([passage])
     else:
-        retract_changed(tx, [passage.id], at=inputs.now)
+        TEXTS_CHANGED(tx, [passage.id], inputs.now)
         tx.passages.put(passage)
     return ""
 
@@ -363,6 +362,6 @@ _RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], 
     "message": _restore_message,
     "summary": _restore_summary,
     "file": lambda tx, agent_id, item, inputs, author: next(iter(RESTORE_FILE(tx, item)), f"{item.id} is not here"),
-    "fact": lambda tx, agent_id, item, inputs, author: restore_facts(tx, item, at=inputs.now),
+    "fact": lambda tx, agent_id, item, inputs, author: keeper_of("fact").restore(tx, item, inputs.now),
 }
 """What restores an item of this kind; each returns why it did not."""

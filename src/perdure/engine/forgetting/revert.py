@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from perdure.core.blocks import Author, Block
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.values import Correction, CorrectionItem
-from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId
 from perdure.core.provenance.sources import MemoryWrite, RevertConflict, RevertResult, WriteKind
 from perdure.core.text.line_diff import merge_lines
 from perdure.domain.archives.units import check_changeable
-from perdure.engine.forgetting.facts import forget_episode
+from perdure.domain.texts import keeper_of
 from perdure.engine.forgetting.forget import STEP, check_idle, delete_passage, put_block_value, record
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -178,21 +178,10 @@ def _count_others(tx: Tx, writes: Sequence[MemoryWrite]) -> _Progress:
         if write.kind == "passage" and tx.passages.find_places([PassageId(write.ref)]):
             progress.passages += 1
             progress.writes.append(write.id)
-        elif write.kind == "fact" and (count := len(_facts_of(tx, write))):
+        elif write.kind == "fact" and (count := len(keeper_of("fact").list_alone(tx, write))):
             progress.facts += count
             progress.writes.append(write.id)
     return progress
-
-
-def _facts_of(tx: Tx, write: MemoryWrite) -> Sequence[str]:
-    """The ids of the facts that only this episode supports and that are believed."""
-    try:
-        episode = tx.episodes.get(EpisodeId(write.ref))
-    except NotFound:  # its message or passage was deleted
-        return ()
-    facts = tx.facts.list_by_episodes(episode.graph_id, [episode.seq])
-    sources = tx.facts.sources(episode.graph_id, [fact.first_seq for fact in facts])
-    return [fact.id for fact in facts if list(sources[fact.first_seq]) == [episode.seq]]
 
 
 def _revert_others(
@@ -217,13 +206,11 @@ def _revert_others(
                 items.append(delete_passage(tx, passage, at=inputs.now))
                 progress.passages += 1
         else:
-            progress.facts += len(_facts_of(tx, write))
-            graph = tx.graphs.get(GraphId(write.owner_id))
-            try:
-                episode = tx.episodes.get(EpisodeId(write.ref))
-            except NotFound:
+            keeper = keeper_of(write.kind)
+            progress.facts += len(keeper.list_alone(tx, write))
+            if (item := keeper.take_back(tx, write, inputs.now)) is None:
                 continue
-            items.append(forget_episode(tx, graph, episode, at=inputs.now))
+            items.append(item)
         done.append(write)
     if not items:
         return progress
@@ -250,10 +237,10 @@ def write_of_passage(tx: Tx, passage_id: PassageId) -> MemoryWrite:
     return _write_of(tx, "passage", passage.archive_id, passage_id, at=passage.created_at)
 
 
-def write_of_episode(tx: Tx, episode_id: EpisodeId) -> MemoryWrite:
+def write_of_episode(tx: Tx, episode_id: str) -> MemoryWrite:
     """Return what was extracted from an episode as a write. Raises: NotFound."""
-    episode = tx.episodes.get(episode_id)
-    return _write_of(tx, "fact", episode.graph_id, episode_id, at=episode.created_at)
+    owner_id, at = keeper_of("fact").find_write(tx, episode_id)
+    return _write_of(tx, "fact", owner_id, episode_id, at=at)
 
 
 def _write_of(

@@ -15,8 +15,9 @@ from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import message_handle
-from perdure.core.runs import PrefixChange, Run
+from perdure.core.runs import PrefixChange
 from perdure.core.telemetry.port import Compacted, RunWork, current_run
+from perdure.domain.values import is_there
 from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
@@ -55,7 +56,7 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
             work.error = log.run.failure.kind if log.run.failure is not None else ""
             return log
     except NotFound as error:
-        if await ports.store.read(_is_there, run):
+        if await ports.store.read(lambda tx: is_there(tx.runs.get_by_key, run.key)):
             raise
         raise LeaseLost(f"{run.id} was deleted") from error
     finally:
@@ -97,15 +98,6 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
             case CallTools(calls):
                 progress = await call_tools(log, calls, ports, tell)
         tell(progress.events)
-
-
-def _is_there(tx: Tx, run: Run) -> bool:
-    """Whether the run was not deleted."""
-    try:
-        tx.runs.get_by_key(run.key)
-    except NotFound:
-        return False
-    return True
 
 
 async def make_room(room: RoomPlan, ports: Ports) -> Progress:

@@ -37,7 +37,7 @@ from perdure.context.window.budget import summary_tokens
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import WORKING_CHECKPOINT, Block
-from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
+from perdure.core.conversations import Conversation, ConversationState, SystemMessage, is_graph_key, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
 from perdure.core.ids import BlockId
@@ -53,7 +53,6 @@ from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
 from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
-from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
@@ -428,7 +427,6 @@ def delta_texts(
         blocks = [block for block in blocks if block.id not in notes]
         seen_blocks = {key: version for key, version in seen_blocks.items() if key not in notes}
     texts = memory_deltas(seen_blocks, blocks, labels=labels, folded=folded)
-    texts += build_fact_deltas(tx, agent.id, seen, memory.versions, counter=inputs.counter)
     return (*texts, *(text for more in MEMORY_DELTAS(tx, agent, seen, memory, prefix, inputs) for text in more))
 
 

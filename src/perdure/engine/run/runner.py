@@ -67,7 +67,7 @@ class Runner:
         self.pauses = Pauses(
             ports.background.is_busy, quiet_s=settings.extraction_quiet_s, wait_s=settings.extraction_wait_s
         )
-        self.after_runs = AfterRuns(ports, self.pauses)
+        self.after_runs = AfterRuns(ports)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -79,7 +79,6 @@ class Runner:
             Worker("removing what was deleted or reset", partial(finish_removals, ports), RECOVERY_S),
             Worker("erasing texts", partial(finish_erasures, ports, is_dead), RECOVERY_S),
             Worker("removing unused ephemeral conversations", partial(delete_unused, ports), UNUSED_S),
-            Worker("looking for conversations that wait for extraction", self.after_runs.extractions.find_left, None),
             self._callbacks,
         )
         # Conversations with runs of batches: those that wait for a place, the longest first, and those that have one.

@@ -14,26 +14,30 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
 from perdure.core.features import Point
-from perdure.core.ids import FactId, PassageId
-from perdure.core.messages import Draft, Message, MessageFilter, user_texts
+from perdure.core.ids import PassageId
+from perdure.core.messages import Draft, Message, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
-from perdure.domain.facts.citations import count_passages
-from perdure.domain.facts.settings import load_agent_facts
+from perdure.domain.archives.passages import count_passages
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.run.prefixes import current_prefix
 from perdure.engine.run.rows import decode_drafts
-from perdure.search.hits import FactScope, RecallScope, Source
+from perdure.search.hits import RecallScope, Source
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
+RECALL_PLAN: Point[[Tx, Agent, Conversation, Sequence[str]], tuple[str, Any]] = Point("recall_plan")
+"""Name of a feature, and what it recalls for a run that begins with these texts; see `RecallScope.features`."""
+RECALLED: Point[[Tx, MemoryRecalled], None] = Point("recalled")
+"""Something was recalled for a request."""
 IS_SEARCHED: Point[[Tx, ConversationState], bool] = Point("is_searched")
 """Whether an agent has something to be searched that is no passage of its archives."""
 
@@ -96,12 +100,18 @@ def plan_recall(
         return None
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
-    facts = _fact_scope(tx, agent, conversation, texts) if opening.has_graph else None
-    if not (first_seq or facts or opening.passages or opening.has_others) and not any(IS_SEARCHED(tx, opening)):
+    features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if opening.has_graph else None
+    recalls = first_seq or any((features or {}).values()) or opening.passages or opening.has_others
+    if not recalls and not any(IS_SEARCHED(tx, opening)):
         return None
     pinned = frozenset(() if prefix is None else prefix.pinned)  # rows before the first one in view
     scope = RecallScope(
-        agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
+        agent_id=agent.id,
+        blocks=False,
+        in_view=(conversation.seq, first_seq),
+        pinned=pinned,
+        features=features,
+        fills=True,
     )
     return RecallPlan(scope, query, setting, in_words=inputs.models.traits(agent.model).plain)
 
@@ -144,10 +154,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
 
 def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
     """Count that facts and passages were recalled: what is used fades later. No ranking reads it."""
-    facts = tx.facts.list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
-    for graph_id in {fact.graph_id for fact in facts}:
-        texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]
-        tx.passages.count_recall(tx.graphs.get(graph_id).fact_archive_id, texts)
+    RECALLED(tx, event)
     count_passages(tx, [PassageId(source["id"]) for source in event.sources if source["kind"] == "passage"])
 
 
@@ -177,20 +184,3 @@ def _query(texts: Sequence[str]) -> str:
         return ""
     half = QUERY_CHARS // 2
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
-
-
-def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> FactScope | None:
-    """The facts that may be recalled: of the entities that the newest messages name. None: none are to be."""
-    settings = load_agent_facts(agent.settings)
-    if not settings.recall:
-        return None
-    where = MessageFilter(conversation_seq=conversation.seq, roles=("user", "assistant"))
-    newest = tx.messages.newest(agent.id, where=where, limit=settings.recall_messages)
-    said = [message.text for message in reversed(newest)]
-    if said[-len(texts) :] != list(texts):  # the run's messages are not in the log yet
-        said += texts
-    return FactScope(
-        texts=tuple(said)[-settings.recall_messages :],
-        limit=settings.recall,
-        **({"trust": None} if settings.use_untrusted else {}),
-    )

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
-from perdure.core.facts.values import FactFilter
-from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import Archive, PassageFilter
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from perdure.search.archive_cache import ArchiveCache
     from perdure.search.history import Histories
-    from perdure.search.hits import FactHit, SearchRequest
+    from perdure.search.hits import SearchRequest
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
     from perdure.search.ranking.fuse import Ranking
@@ -79,7 +78,7 @@ class Search:
         late_s: float = 0.0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._store, self._clock, self.limits = store, clock, limits
+        self.store, self._clock, self.limits = store, clock, limits
         self._embedder, self._reason = embedder, reason
         self._late = (
             LateInteraction(embedder, deadline_s=late_s) if late_s and isinstance(embedder, WordEmbedder) else None
@@ -110,7 +109,7 @@ class Search:
         self.check_query(text)
         most = offset + limit
         if not text.strip():
-            newest = await self._store.read(
+            newest = await self.store.read(
                 lambda tx: search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
             )
             return newest.page(offset, limit)
@@ -121,8 +120,8 @@ class Search:
             return agent, self._caches.histories.load(tx, agent_id, upto).names if self._embedder else ()
 
         upto, scope = (None, None) if known is None else (known[1].next_seq, known[1])
-        agent, names = await self._store.read(prepare)
-        request = await self._request(text, names=names, timezone=agent.timezone)
+        agent, names = await self.store.read(prepare)
+        request = await self.request(text, names=names, timezone=agent.timezone)
 
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
             return search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
@@ -131,12 +130,12 @@ class Search:
             return search.read_messages(tx, found, limit=limit, explain=explain)
 
         if self._late is None:
-            hits = await self._store.read(lambda tx: read(tx, rank(tx)))
+            hits = await self.store.read(lambda tx: read(tx, rank(tx)))
         else:
             query = without_names(text, names)
-            hits = await self._store.read(read, await _rerank(self._late, await self._store.read(rank), query))
+            hits = await self.store.read(read, await _rerank(self._late, await self.store.read(rank), query))
         if most > FIRST_HITS:
-            more = await self._store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
+            more = await self.store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
             hits = hits.extend_new(more, key=lambda hit: hit.message.id)
         return hits.page(offset, limit)
 
@@ -174,48 +173,23 @@ class Search:
         self.check_query(text)
         most = offset + limit
         if not text.strip():
-            newest = await self._store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
+            newest = await self.store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
             return newest.page(offset, limit)
 
-        request = await self._request(text)
+        request = await self.request(text)
 
         def rank(tx: Tx, limit: int = search.CANDIDATES) -> RankedPassages:
             searched, zone = load(tx)
             return search.rank_passages(tx, searched, replace(request, timezone=zone), where=where, limit=limit)
 
-        found = await self._store.read(rank)
+        found = await self.store.read(rank)
         if self._late is not None:
             found = await _rerank(self._late, found, text)
         hits = search.read_passages(found, limit=min(most, FIRST_HITS), explain=explain)
         if most > FIRST_HITS:
-            more = search.read_passages(await self._store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
+            more = search.read_passages(await self.store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
             hits = hits.extend_new(more, key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)
-
-    async def facts(
-        self,
-        graph_id: GraphId,
-        text: str,
-        *,
-        where: FactFilter,
-        limit: int = 10,
-        explain: bool = False,
-        timezone: str = "UTC",
-    ) -> Hits[FactHit]:
-        """The facts of a graph that best match, best first; without a text the newest ones.
-
-        Args:
-            timezone: where days begin that the query names.
-
-        Raises: NotFound, StoreError.
-        """
-        from perdure.search.facts import search_facts
-
-        self.check_query(text)
-        request = await self._request(text, timezone=timezone)
-        return await self._store.read(
-            lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
-        )
 
     async def recall(
         self,
@@ -255,16 +229,16 @@ class Search:
                     tx, agent_id
                 ).names if wanted else ()
 
-            timezone, names = await self._store.read(prepare)
+            timezone, names = await self.store.read(prepare)
             if scope.messages:
-                turns = await self._request(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
+                turns = await self.request(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
         same = turns is not None and ("vectors" in turns.without or without_names(text, names) == text)
         if turns is not None and same:
             request = turns
         else:
-            request = await self._request(text, timezone=timezone, timeout_s=vector_timeout_s)
+            request = await self.request(text, timezone=timezone, timeout_s=vector_timeout_s)
 
-        return await self._store.read(
+        return await self.store.read(
             recall.recall,
             scope,
             turns,
@@ -298,7 +272,7 @@ class Search:
             scope = tx.vectors.scope(tx.archives.get(archive_id).number)
             return scope if scope is not None and scope.row_count and scope.model == embedder.handle else None
 
-        if await self._store.read(find_scope) is None or (vectors := await self.embed(texts)) is None:
+        if await self.store.read(find_scope) is None or (vectors := await self.embed(texts)) is None:
             return [() for _ in texts]
 
         def find(tx: Tx) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
@@ -313,7 +287,7 @@ class Search:
                 found.append(sorted(((one.source, cosines[one.seq]) for one in passages), key=lambda pair: -pair[1]))
             return found
 
-        return await self._store.read(find)
+        return await self.store.read(find)
 
     async def embed(
         self, texts: Sequence[str], *, purpose: EmbedPurpose = "document", timeout_s: float = EMBED_TIMEOUT_S
@@ -340,7 +314,7 @@ class Search:
 
         return _Caches(Histories(), ArchiveCache(), None if self._embedder is None else VectorIndexes())
 
-    async def _request(
+    async def request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
         """The request of a query, with its vector if the embedder makes one in time; else with the reason.

@@ -8,26 +8,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import ToolError
-from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import TRUSTED, Source
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
-from perdure.core.text.zones import zone
 from perdure.core.tools.engine_specs import feature_tools
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import resolve_handle
-from perdure.domain.facts.graphs import fact_sources
-from perdure.domain.provenance.context import sources_of_facts, sources_of_messages, sources_of_passages
+from perdure.domain.provenance.context import sources_of_messages, sources_of_passages
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import QUERY_TIMEOUT_S, Search
@@ -116,40 +113,6 @@ async def _archival_memory_search(
     return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=passages, sources=sources)
 
 
-async def _search_facts(
-    call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
-) -> ToolOutcome:
-    """Search what the agent's graph knows."""
-    where = FactFilter(at=parse_time(at, timezone=call.timezone))
-    limit = max(1, min(limit, MAX_RESULTS))
-
-    def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:
-        graph = tx.graphs.find_by_agent(call.run.key.agent_id)
-        name = (entity or "").strip()
-        return graph, tx.entities.find_by_names(graph.id, [name])[name] if graph is not None and name else ()
-
-    graph, entities = await call.store.read(prepare)
-    if graph is None:
-        return ToolOutcome(text=json.dumps({"message": "No facts are known yet.", "results": []}))
-    if (entity or "").strip() and not entities:
-        message = f"Nothing is known by the name {entity!r:.80}: search without an entity."
-        return ToolOutcome(text=json.dumps({"message": message, "results": []}, ensure_ascii=False))
-    where = replace(where, entities=tuple(entities))
-    hits = await call.search.facts(graph.id, query, where=where, limit=limit, timezone=call.timezone)
-    facts = [hit.fact for hit in hits]
-
-    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage], tuple[Source, ...]]:
-        texts = [fact.text_seq for fact in facts]
-        passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
-        return fact_sources(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
-
-    sources, passages, outside = await call.store.read(load)
-    results = [_fact_shape(fact, sources[fact.first_seq], zone(call.timezone)) for fact in facts]
-    message = f"Showing {len(results)} results:" if results else "No results found."
-    text = json.dumps({"message": message, "results": results}, ensure_ascii=False)
-    return ToolOutcome(text=text, passages=tuple(passages), sources=outside)
-
-
 async def _search_memory(
     call: SearchCall,
     convo_keyword_queries: list[str] | None = None,
@@ -194,7 +157,7 @@ def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[st
         "role": message.role,
         **({"name": message.name} if message.name and message.role != "tool" else {}),
         "relevance": _relevance(hit, ran),
-        "content": _cut(without_notice(message.text)),
+        "content": cut(without_notice(message.text)),
     }
 
 
@@ -202,25 +165,9 @@ def _passage_shape(passage: Passage) -> dict[str, Any]:
     """A passage as a search shows it."""
     return {
         "timestamp": passage.occurred_at.isoformat(timespec="seconds"),
-        "content": _cut(passage.text),
+        "content": cut(passage.text),
         "tags": list(passage.tags),
         "id": passage.id,
-    }
-
-
-def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, Any]:
-    """A fact as a search shows it: since when, until when, and the newest message or text that says it."""
-    times = {
-        name: time.astimezone(home).isoformat(timespec="seconds")
-        for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))
-        if time is not None
-    }
-    return {
-        "fact": _cut(fact.text),
-        **times,
-        **({"source": sources[-1]} if sources else {}),
-        **({} if fact.trust in TRUSTED else {"untrusted": f"from {fact.trust}"}),
-        "id": fact.id,
     }
 
 
@@ -241,7 +188,7 @@ def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:
     return {"search_mode": "hybrid" if "vectors" in ran.arms else "fts", "score": round(hit.score, 3)}
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     """The beginning of a result's text."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
 
@@ -265,7 +212,6 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
 SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
-    "search_facts": _search_facts,
     "search_memory": _search_memory,
     "search_output": _search_output,
     **feature_tools(searching=True),

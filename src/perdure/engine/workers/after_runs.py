@@ -1,5 +1,5 @@
-"""What goes on in the background after a run has ended: capture, summaries, extraction of facts,
-context engines, and callbacks.
+"""What goes on in the background after a run has ended: capture, summaries, context engines,
+callbacks, and what features do.
 
 The end of a run or batch is reported to the URL that its request named, at least once and at most `TRIES` times. Its
 row says when the next try is due, so a process that dies leaves its reports to the next one. A try counts before it is
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.core.agents import Agent
 from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreError, ToolError
@@ -24,10 +24,9 @@ from perdure.domain.agents.capture import capture, capture_due
 from perdure.domain.secrets import open_callback
 from perdure.engine.compaction.prepare import Preparations
 from perdure.engine.context_engines.turns import EngineTurns
-from perdure.engine.facts.worker import Extractions
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import Line, RunLog
-from perdure.engine.workers.background import LineWorker, Pauses
+from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
@@ -61,25 +60,35 @@ Listener = Callable[[Line, Agent | None, RunLog], None]
 time."""
 
 
-class AfterRuns:
-    """The background work of one process. All of it may be lost: it is found to be due after the next run.
-
-    `listeners` are told of each run.
-    """
-
-    def __init__(self, ports: Ports, pauses: Pauses) -> None:
-        self._ports, self._views = ports, ports.views
-        self.listeners: list[Listener] = []
-        self.captures = LineWorker[Line]("capture", partial(_capture_due, ports))
-        self._preparations = Preparations(ports)
-        self.extractions = Extractions(ports, pauses)
-        self._engines = EngineTurns(ports)
-        self._parts = (self.captures, self._preparations, self.extractions, self._engines)
+class Background(Protocol):
+    """A part of this work."""
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
-        return [task for part in self._parts for task in part.tasks]
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them."""
+
+
+class AfterRuns:
+    """The background work of one process. All of it may be lost: it is found to be due after the next run.
+
+    `listeners` are told of each run; `parts` are closed with it.
+    """
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports, self._views = ports, ports.views
+        self.listeners: list[Listener] = []
+        self.captures = LineWorker[Line]("capture", partial(_capture_due, ports))
+        self._preparations = Preparations(ports)
+        self._engines = EngineTurns(ports)
+        self.parts: list[Background] = [self.captures, self._preparations, self._engines]
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return [task for part in self.parts for task in part.tasks]
 
     def note_run(self, line: Line, ended: RunLog) -> None:
         """Begin what is due now that a run of this conversation has ended."""
@@ -92,7 +101,6 @@ class AfterRuns:
             or (parts.view.prefix.reason == "window" and self._ports.yields(parts.agent.model))  # or nobody asked it
         ):
             self._preparations.note_change(line)
-        self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
         agent = None if parts is None else parts.agent
         self._engines.note_run(agent, ended)
         for listener in self.listeners:
@@ -104,7 +112,7 @@ class AfterRuns:
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
-        for part in self._parts:
+        for part in self.parts:
             await part.close()
 
 

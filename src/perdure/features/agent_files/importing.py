@@ -14,8 +14,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
+from perdure.core.agent_copies import AgentCopy, ConversationCopy
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
-from perdure.core.facts.copies import AgentCopy, ConversationCopy
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
 from perdure.core.text.reprs import attributes

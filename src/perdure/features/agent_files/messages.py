@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from perdure.core.agent_copies import OpenCallCopy
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.copies import OpenCallCopy
 from perdure.core.messages import Image, ImageLink, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus, images_of
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
 from perdure.server.errors import AgentFileInvalid

@@ -21,8 +21,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from perdure.core.agent_copies import AgentCopy
 from perdure.core.errors import DataTooLarge
-from perdure.core.facts.copies import AgentCopy
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.domain.agents.copies import copy_parts
 from perdure.features.agent_files.messages import objects

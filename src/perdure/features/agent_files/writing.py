@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
-from perdure.core.facts.copies import AgentCopy
+from perdure.core.agent_copies import AgentCopy
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.features.agent_files.messages import unpacked
 from perdure.features.agent_files.reading import own_part

@@ -1,4 +1,4 @@
-"""The public functions: `compress`, `decode` and `expand`; and the kinds of text without a module of their own."""
+"""The public functions `compress` and `decode`; and the kinds of text without a module of their own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.features.compression.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
+from perdure.features.compression.constants import BUDGET_FLOOR, PART_CHARS
 from perdure.features.compression.html import HtmlFamily
 from perdure.features.compression.json_document import JsonFamily, find_style, write_style
 from perdure.features.compression.lines import LinesFamily
-from perdure.features.compression.lookup import look_up
-from perdure.features.compression.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
+from perdure.features.compression.pipeline import DEFAULT_HANDLE, Level, compress_text, decode_text
 from perdure.features.compression.search_results import CsvFamily, NdjsonFamily, SearchFamily
-from perdure.features.compression.shorten import Family, Room
+from perdure.features.compression.shorten import Compressed, Family, Room
 
 VAIN_SHARE = 4
 _DECODER = json.JSONDecoder()
@@ -193,41 +192,3 @@ def decode(text: str) -> Any:
     Raises: ValueError: something was left out of it.
     """
     return decode_text(text, _FAMILIES)
-
-
-def expand(
-    original: Compressed | str,
-    *,
-    grep: str | None = None,
-    lines: str | None = None,
-    rows: str | None = None,
-    path: str | None = None,
-    where: str | None = None,
-    query: str | None = None,
-    max_tokens: int = EXPAND_TOKENS,
-    count: Callable[[str], int] | None = None,
-) -> str:
-    """Return a part of the original, as much as `max_tokens` allows, and how many pieces there are.
-
-    Args:
-        grep: a regular expression; the lines, rows or values that match.
-        lines: `120..180`, from 1.
-        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
-        path: `items[3].status`, in a JSON document.
-        where: `status=Pending and took>100ms`; the rows for which all of it holds. `~` means contains.
-        query: words; what has the rarest of them comes first.
-        count: an estimate of tokens; None: the one for an unknown model.
-
-    Raises: ToolError: an argument can't be used, or there is no such part.
-    """
-    return look_up(
-        original if isinstance(original, str) else original.original,
-        grep=grep,
-        lines=lines,
-        rows=rows,
-        path=path,
-        where=where,
-        query=query,
-        max_tokens=max_tokens,
-        count=count,
-    )

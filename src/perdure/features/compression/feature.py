@@ -8,5 +8,5 @@ FEATURE = Feature(
     name="compression",
     verbs={"compress": Noun(modules=("commands",), help="Print a tool's output in fewer tokens, as an agent sees it.")},
     agent_settings={"tool_output": AgentSetting(check="results:check_levels", shape="wire:Levels", keeps_empty=True)},
-    points={"show_result": "results:compress_outcome", "look_up": "lookup:look_up"},
+    points={"show_result": "results:compress_outcome", "look_up": "lookup:expand"},
 )

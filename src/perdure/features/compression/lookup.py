@@ -17,6 +17,7 @@ from perdure.features.compression.excerpt import Piece, part_line
 from perdure.features.compression.json_document import parse_json, parse_path, path_name
 from perdure.features.compression.quantities import parse_quantity
 from perdure.features.compression.search_results import parse_csv
+from perdure.features.compression.shorten import Compressed
 from perdure.features.compression.table import dump
 
 PIECE_CHARS = 1_200
@@ -43,8 +44,8 @@ _JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
 _SAME_SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≥": ">=", "=>": ">=", "≤": "<=", "=<": "<="}
 
 
-def look_up(
-    text: str,
+def expand(
+    original: Compressed | str,
     *,
     grep: str | None = None,
     lines: str | None = None,
@@ -56,13 +57,21 @@ def look_up(
     count: Callable[[str], int] | None = None,
     matches: Callable[[str], bool] | None = None,
 ) -> str:
-    """Return what was asked for, as `compress.expand` does.
+    """Return a part of the original, as much as `max_tokens` allows, and how many pieces there are.
 
     Args:
+        grep: a regular expression; the lines, rows or values that match.
+        lines: `120..180`, from 1.
+        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
+        path: `items[3].status`, in a JSON document.
+        where: `status=Pending and took>100ms`; the rows for which all of it holds. `~` means contains.
+        query: words; what has the rarest of them comes first.
+        count: an estimate of tokens; None: the one for an unknown model.
         matches: in place of `grep`, a function that says what matches.
 
-    Raises: ToolError: an argument can't be used, or there is no such place.
+    Raises: ToolError: an argument can't be used, or there is no such part.
     """
+    text = original if isinstance(original, str) else original.original
     counter = count or ScriptTokenCounter().count
     unlike = _Unlike()
     if lines is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -27,32 +26,13 @@ from perdure.features.compression.constants import (
 )
 from perdure.features.compression.excerpt import excerpt
 from perdure.features.compression.lookup import pieces_of
-from perdure.features.compression.shorten import Family, Room
+from perdure.features.compression.shorten import Compressed, Family, Room
 
 Level = Literal["off", "lossless", "full"]
 LEVELS: tuple[Level, ...] = ("off", "lossless", "full")
 
 _HEADER = re.compile(r"\[perdure (?P<kind>[a-z]+) (?P<form>lossless|short)[:\]]")
 DEFAULT_HANDLE = "original"
-
-
-@dataclass(frozen=True, slots=True)
-class Compressed:
-    """A text as the model sees it.
-
-    Args:
-        text: what is shown.
-        original: the whole text.
-        handle: what opens the original, in `text`; None: nothing was left out.
-        kind: what the text was found to be; empty: it stands as it is.
-        form: `whole` (unchanged), `lossless` or `short`.
-    """
-
-    text: str
-    original: str
-    handle: str | None = None
-    kind: str = ""
-    form: Literal["whole", "lossless", "short"] = "whole"
 
 
 def compress_text(

@@ -1,5 +1,5 @@
-"""What a kind of text is, and a table shortened: the rows that are always shown, what identifies the others, and what
-their columns hold.
+"""A text as it is shown, what a kind of text is, and a table shortened: the rows that are always shown, what
+identifies the others, and what their columns hold.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from perdure.features.compression.constants import INDEX_PER_LINE, SURE_SHARE
 from perdure.features.compression.interest import index_columns, numbers_of, shown_rows
@@ -15,6 +15,25 @@ from perdure.features.compression.table import Columns, dump, write
 
 SUMMARY_VALUES = 5
 SUMMARY_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """A text as the model sees it.
+
+    Args:
+        text: what is shown.
+        original: the whole text.
+        handle: what opens the original, in `text`; None: nothing was left out.
+        kind: what the text was found to be; empty: it stands as it is.
+        form: `whole` (unchanged), `lossless` or `short`.
+    """
+
+    text: str
+    original: str
+    handle: str | None = None
+    kind: str = ""
+    form: Literal["whole", "lossless", "short"] = "whole"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
@@ -90,16 +91,7 @@ class _Memory:
     """A counter that counts a text once."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._counts: dict[str, int] = {}
-
-    def count(self, text: str) -> int:
-        if text not in self._counts:
-            self._counts[text] = self._counter.count(text)
-        return self._counts[text]
-
-    def at_least(self, text: str) -> int:
-        return self._counter.at_least(text)
+        self.count, self.at_least = functools.cache(counter.count), counter.at_least
 
 
 def _read_requests(

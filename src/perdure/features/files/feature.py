@@ -47,7 +47,7 @@ FEATURE = Feature(
             queues={"files": "t.status NOT IN ('completed', 'error', 'deleted')"},
         ),
     ),
-    texts=(
+    text_tables=(
         TextUse(
             name="folders",
             place="settings",

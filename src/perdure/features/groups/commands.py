@@ -173,7 +173,7 @@ async def send(
     events: list[core.GroupEvent] = []
     turn = await target.submit(text)
     with cancel_on_interrupt(target, turn):
-        async for event in perdure.groups.of(turn.group_id).follow(turn):
+        async for event in perdure.groups.by_id(turn.group_id).follow(turn):
             events.append(event)
             _show_event(view, event, colours)
     view.clear_status()

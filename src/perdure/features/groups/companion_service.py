@@ -12,7 +12,7 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.events import MemoryEdited
-from perdure.core.ids import AgentId, BlockId, MessageId, RunId
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.runs import NO_USAGE, Failure, Run, Usage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.values import check_fields, check_range
@@ -20,7 +20,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.features.groups.companions import companions_of, disable_companion, enable_companion, find_companion
 from perdure.features.groups.passes import load_companion
 from perdure.features.groups.units import TURNS_MAX, GroupChanges, update_group
-from perdure.features.groups.values import Group, GroupKind, Pass, PassCause, PassOutcome, last_words
+from perdure.features.groups.values import Group, GroupKind, Pass, PassCause, last_words
 from perdure.features.groups.work_tables import Passes
 from perdure.features.groups.worker import Companions
 from perdure.library.blocks import reason_in
@@ -51,34 +51,22 @@ class PassEdit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassInfo:
+class PassInfo(Pass):
     """A pass of a companion with what it did.
 
     Args:
-        number: its place among the passes for the agent, from 1.
-        cause: why it began; `outcome`: how it ended, None: it goes on.
         reason: what the companion said of its edits.
         edits: the versions of blocks that it wrote, in order.
-        last_message_id: the last message of the agent that it read.
         failure: why its run failed.
     """
 
     __repr__ = short_repr("number", "cause", "outcome", "reason")
 
-    agent_id: AgentId
-    number: int
-    cause: PassCause
-    outcome: PassOutcome | None
     reason: str
     edits: tuple[PassEdit, ...]
-    last_message_id: MessageId
-    companion_id: AgentId
-    run_id: RunId
     steps: int
     usage: Usage
     failure: Failure | None
-    created_at: datetime
-    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,20 +230,12 @@ def _info(tx: Tx, one: Pass) -> PassInfo:
     edits = () if run is None else _edits(tx, run)
     messages = () if run is None else tx.messages.list_by_run(run, reset=True)
     return PassInfo(
-        agent_id=one.agent_id,
-        number=one.number,
-        cause=one.cause,
-        outcome=one.outcome,
+        **{name: getattr(one, name) for name in Pass.__slots__},
         reason=reason_in(messages) or last_words(messages),
         edits=edits,
-        last_message_id=one.last_message_id,
-        companion_id=one.companion_id,
-        run_id=one.run_id,
         steps=0 if run is None else run.step_count,
         usage=NO_USAGE if run is None else run.usage,
         failure=None if run is None else run.failure,
-        created_at=one.created_at,
-        ended_at=one.ended_at,
     )
 
 

@@ -11,13 +11,12 @@ from typing import Any, Literal
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.features import Point
+from perdure.core.features import Point, feature_settings
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.engine.ports import UnitInputs
 from perdure.features.groups.feature import COMPANION, COMPANION_OF
 from perdure.features.groups.tables import Groups
@@ -48,16 +47,8 @@ _TYPES: Mapping[GroupKind, str] = {"sleeptime": "sleeptime_agent", "voice_sleept
 
 def find_companion(tx: Tx, agent_id: AgentId) -> Group | None:
     """The group of an agent and its companion; None: it has none."""
-    for kind in sorted(SLEEPTIME_KINDS):
-        for group in tx.of(Groups).page(where=GroupFilter(kind=kind, manager_agent_id=agent_id), limit=10):
-            if group.agent_ids:
-                return group
-    return None
-
-
-def has_companion(tx: Tx, agent_id: AgentId) -> bool:
-    """Whether an agent has a companion."""
-    return find_companion(tx, agent_id) is not None
+    groups = tx.of(Groups).page(where=GroupFilter(kinds=SLEEPTIME_KINDS, manager_agent_id=agent_id), limit=20)
+    return next((group for group in groups if group.agent_ids), None)
 
 
 def list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
@@ -113,7 +104,7 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
     settings: dict[str, Any] = {
         # It begins each pass with its memory only, and what it reads are no statements of a user.
         AUTOCLEAR: True,
-        FACT_SETTINGS: {"capture": "off"},
+        **{name: one.of_companions for name, (_, one) in feature_settings().items() if one.of_companions is not None},
         "tool_rules": list(DEFAULT_RULES[agent_type]),
         **({} if window is None else {"context_window_tokens": window}),
     }
@@ -259,10 +250,5 @@ def _put_setting(tx: Tx, agent: Agent, name: str, value: Any) -> None:
 
 def companions_of(tx: Tx, *, limit: int = 1_000) -> Sequence[Group]:
     """The groups of all agents with companions, oldest first."""
-    found = [
-        group
-        for kind in sorted(SLEEPTIME_KINDS)
-        for group in tx.of(Groups).page(where=GroupFilter(kind=kind), ascending=True, limit=limit)
-        if group.agent_ids and group.manager_agent_id is not None
-    ]
-    return sorted(found, key=lambda group: group.number)
+    groups = tx.of(Groups).page(where=GroupFilter(kinds=SLEEPTIME_KINDS), ascending=True, limit=limit)
+    return [group for group in groups if group.agent_ids and group.manager_agent_id is not None]

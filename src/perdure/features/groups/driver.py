@@ -27,16 +27,25 @@ from perdure.core.incoming.backoff import backoff_s
 from perdure.core.messages import Image, Message, Text
 from perdure.core.runs import Failure, Run, RunKey, RunOptions
 from perdure.core.tasks import end_tasks
-from perdure.engine.ports import Ports, PriceOf, SendSettings
+from perdure.domain.values import is_there
+from perdure.engine.ports import Ports, PriceOf
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
-from perdure.features.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
-from perdure.features.groups.next_action import Finish, Speak, next_action
+from perdure.features.groups.log import (
+    Finish,
+    GroupLog,
+    LiveSpeech,
+    LiveTurn,
+    Speak,
+    load_group_log,
+    member_of,
+    next_action,
+)
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.texts import build_input, parse_choice
-from perdure.features.groups.turn_units import finish_turn
+from perdure.features.groups.units import finish_turn
 from perdure.features.groups.values import (
     SLEEPTIME_KINDS,
     GroupMessage,
@@ -46,6 +55,7 @@ from perdure.features.groups.values import (
     Speaker,
 )
 from perdure.features.groups.work_tables import GroupTurns
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 CANCEL_S = 5.0
@@ -59,7 +69,7 @@ RECORDED_AT_ONCE = 10
 class TurnDriver:
     """Drives a claimed turn."""
 
-    def __init__(self, turn: GroupTurn, ports: Ports, runner: Runner, settings: SendSettings, live: LiveTurn) -> None:
+    def __init__(self, turn: GroupTurn, ports: Ports, runner: Runner, settings: Settings, live: LiveTurn) -> None:
         self._turn, self._ports, self._runner, self._settings = turn, ports, runner, settings
         self._live = live
         self._open: dict[int, Run] = {}
@@ -73,7 +83,7 @@ class TurnDriver:
             await asyncio.wait((work, beats), return_when=asyncio.FIRST_COMPLETED)
             (work if work.done() else beats).result()
         except (LeaseLost, NotFound):
-            if not await self._ports.store.read(_is_there, self._turn):
+            if not await self._ports.store.read(lambda tx: is_there(tx.of(Groups).get, self._turn.group_id)):
                 await self.cancel()
             raise
         finally:
@@ -137,8 +147,8 @@ class TurnDriver:
         """Have one agent speak, and wait until it has. Raises: StoreError."""
         async with places:
             begun = await begin_speech(self._turn, speaker, seen_seq, self._ports, self._runner)
-            if isinstance(begun, Refused):
-                return Outcome(problem=begun.reason, awaits_approval=begun.awaits_approval)
+            if isinstance(begun, Outcome):
+                return begun
             run = self._open[speaker.place] = begun.run
             live = self._live.open(speaker.place, run)
             if self._is_cancelled:
@@ -187,15 +197,6 @@ class TurnDriver:
             await self._runner.cancel(run.id)
 
 
-def _is_there(tx: Tx, turn: GroupTurn) -> bool:
-    """Whether the group was not deleted."""
-    try:
-        tx.of(Groups).get(turn.group_id)
-    except NotFound:
-        return False
-    return True
-
-
 def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
     """The speeches of a cancelled turn whose runs have begun: they are ended and told of before the turn ends."""
     action = next_action(replace(log, turn=replace(log.turn, cancel_requested=False)))
@@ -203,14 +204,6 @@ def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
         return None
     begun = tuple(speaker for speaker in action.speakers if find_run(tx, log.turn, speaker) is not None)
     return replace(action, speakers=begun) if begun else None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An agent could not even begin to speak."""
-
-    reason: str
-    awaits_approval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +235,7 @@ def find_run(tx: Tx, turn: GroupTurn, speaker: Speaker) -> Run | None:
 
 async def begin_speech(
     turn: GroupTurn, speaker: Speaker, seen_seq: int, ports: Ports, runner: Runner
-) -> Accepted | Refused:
+) -> Accepted | Outcome:
     """Begin the run for a place, or find the one that has begun. Raises: StoreError, LeaseLost."""
     store, plan = ports.store, turn.plan
     assert plan is not None
@@ -264,14 +257,14 @@ async def begin_speech(
         raise
     except IdempotencyMismatch:  # another process has begun it meanwhile, with a text of its own
         run = await store.read(find_run, turn, speaker)
-        return Refused("its run is gone") if run is None else Accepted(run, (), repeated=True)
+        return Outcome(problem="its run is gone") if run is None else Accepted(run, (), repeated=True)
     except NotFound as error:
         kinds = {"agent": "it was deleted", "conversation": "its conversation for this group was deleted"}
-        return Refused(kinds.get(error.kind, str(error)))
+        return Outcome(problem=kinds.get(error.kind, str(error)))
     except ApprovalPending:
-        return Refused("a call of an earlier turn still waits for approval", awaits_approval=True)
+        return Outcome(problem="a call of an earlier turn still waits for approval", awaits_approval=True)
     except PerdureError as error:
-        return Refused(str(error))
+        return Outcome(problem=str(error))
 
 
 async def _messages(
@@ -286,7 +279,7 @@ async def _messages(
         return tuple(NewMessage(some, name=one.sender_name or None) for some, one in zip(parts, asked, strict=True))
     limit = ports.settings.message_limit_chars
     given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
-    return (NewMessage((Text(given.text), *given.images), sender_id=turn.group_id, sources=given.sources),)
+    return (given,)
 
 
 def record_speeches(

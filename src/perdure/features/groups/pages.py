@@ -61,7 +61,7 @@ async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
     """The names of the agents of these groups."""
     names: dict[AgentId, str] = {}
     for group in found:
-        for agent_id in (*group.agent_ids, *([group.manager_agent_id] if group.manager_agent_id else ())):
+        for agent_id in group.members:
             try:
                 names[agent_id] = names.get(agent_id) or (await library.all_agents.resolve(agent_id)).name
             except NotFound:  # it was deleted meanwhile

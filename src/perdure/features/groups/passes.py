@@ -67,13 +67,6 @@ class CompanionState:
     last: Pass | None
     turns: int
 
-    @property
-    def turns_counter(self) -> int:
-        """The count that Letta's clients are shown; -1: the agent has had no turn yet."""
-        if not self.turns and self.last is None:
-            return -1
-        return self.turns % (self.group.frequency or FREQUENCY)
-
 
 def load_companion(tx: Tx, group: Group) -> CompanionState:
     """The state of a companion."""
@@ -88,7 +81,9 @@ def with_turns_counter(tx: Tx, group: Group) -> Group:
     """The group with the count of turns towards the next pass, if it has a companion."""
     if group.kind not in SLEEPTIME_KINDS or group.manager_agent_id is None:
         return group
-    return replace(group, turns_counter=load_companion(tx, group).turns_counter)
+    state = load_companion(tx, group)
+    is_new = not state.turns and state.last is None
+    return replace(group, turns_counter=-1 if is_new else state.turns % (group.frequency or FREQUENCY))
 
 
 def load_managed(tx: Tx, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Any]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.core.events import RunEnded, StoredEvent
-from perdure.core.runs import Failure, GroupStopReason, Usage
+from perdure.core.runs import Failure, Usage
 from perdure.core.text.reprs import short_repr
 from perdure.features.groups.values import (
     GroupEvent,
     GroupMessage,
+    GroupStopReason,
     GroupTurn,
     GroupTurnEnded,
     Speaker,

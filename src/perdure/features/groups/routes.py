@@ -12,11 +12,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict
-from perdure.core.ids import GroupId
+from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.features.groups import wire
 from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
 from perdure.library.checks import LIMIT_MAX, Page
+from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import failure_answer
 from perdure.server.http import Json, Library, Router, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
@@ -84,11 +85,16 @@ async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Librar
 @router.delete("/v1/groups/{group_id}")
 async def delete(group_id: GroupIdIn, library: Library) -> Json[None]:
     """Delete a group with its transcript; its agents stay, with what they said."""
-    await library.groups.of(group_id).delete()
+    await library.groups.by_id(group_id).delete()
     return json_answer(None)
 
 
 # --- messages
+
+
+async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
+    """As `AsyncGroupById.conversation_of`."""
+    return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
 async def _send(request: Request) -> Json[Reply] | StreamingResponse:
@@ -112,7 +118,7 @@ async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingR
     """Begin the turn that answers a message, and answer with its reply or stream. A client that leaves does not stop
     the turn. Raises: as `AsyncGroup.send`; nothing was stored then."""
     group_id = GroupId(id_in_path("group", request.path_params["group_id"]))
-    group = library_of(request).groups.of(group_id)
+    group = library_of(request).groups.by_id(group_id)
     streams: Streams = request.app.state.streams
     turn = await group.send_messages(
         wire.group_messages(body),
@@ -144,7 +150,7 @@ async def list_messages(
     """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
     its speaker's name."""
     display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
-    entries = await library.groups.of(group_id).entries(page)
+    entries = await library.groups.by_id(group_id).entries(page)
     return json_answer([shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)])
 
 
@@ -152,7 +158,7 @@ async def list_messages(
 async def cancel_messages(group_id: GroupIdIn, library: Library) -> Json[dict[str, str]]:
     """Cancel the turn of the group that goes on, with the runs of its speakers, and those that wait behind it. Answers
     with the number of each turn -> `cancelled`, or its status if it has ended meanwhile. 409 if there is none."""
-    turns = await library.groups.of(group_id).cancel()
+    turns = await library.groups.by_id(group_id).cancel()
     if not turns:
         raise Conflict(f"there is nothing to cancel: group {group_id} has no turn that goes on or waits")
     return json_answer({str(turn.seq): turn.status if turn.ended else "cancelled" for turn in turns})
@@ -164,7 +170,7 @@ async def modify_message(
 ) -> Json[Message]:
     """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
     part, parts = body.edit()
-    edited = await library.groups.of(group_id).edit_message(message_id, part, parts)
+    edited = await library.groups.by_id(group_id).edit_message(message_id, part, parts)
     display = Display(use_assistant_message=part == "assistant")
     return json_answer(
         next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
@@ -175,7 +181,7 @@ async def modify_message(
 async def reset_messages(group_id: GroupIdIn, library: Library) -> Json[None]:
     """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
     ended."""
-    await library.groups.of(group_id).reset()
+    await library.groups.by_id(group_id).reset()
     return json_answer(None)
 
 

@@ -10,15 +10,15 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from perdure.app import App
 from perdure.core.access.values import current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound, StoreClosed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import GroupId, MessageId
-from perdure.core.messages import Draft, Text
-from perdure.core.runs import NO_OPTIONS, IfBusy, Run
+from perdure.core.ids import GroupId
+from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget
 from perdure.engine.ports import in_effect
@@ -28,10 +28,9 @@ from perdure.engine.run.run_request import check_input
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.driver import TurnDriver, find_run
-from perdure.features.groups.log import GroupLog, Live, LiveSpeech, LiveTurn, load_group_log
-from perdure.features.groups.next_action import Finish, Speak, next_action
+from perdure.features.groups.log import Finish, GroupLog, LiveSpeech, LiveTurn, Speak, load_group_log, next_action
 from perdure.features.groups.tables import Groups
-from perdure.features.groups.turn_units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
+from perdure.features.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.features.groups.values import (
     GroupEvent,
     GroupTurn,
@@ -57,7 +56,7 @@ class GroupRunner:
 
     def __init__(self, app: App, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._runner, self._settings, self._is_dead = app.ports, app.runner, app.settings, is_dead
-        self._live = Live()
+        self._live: WeakValueDictionary[tuple[GroupId, int], LiveTurn] = WeakValueDictionary()
         self._drivers = LineWorker[GroupId]("the turns", self._drive)
         self._driving: dict[tuple[GroupId, int], TurnDriver] = {}
         self._recovery = Worker("taking over turns of groups", self.recover, RECOVERY_S)
@@ -80,54 +79,41 @@ class GroupRunner:
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.of(GroupTurns).release(self._ports.owner))
 
-    async def send(
-        self,
-        group_id: GroupId,
-        message: str | Sequence[Draft],
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        hops: int = 0,
-    ) -> GroupTurn:
+    async def send(self, request: GroupRequest) -> GroupTurn:
         """Accept a user's message as a turn of the group, and drive it.
 
-        Args:
-            message: its text, or messages of users.
-            idempotency_key: the same key again is the same turn.
-            max_steps: of each run; None: the setting.
-            hops: how many agents have passed this on, one because of the other.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, GroupBusy, IdempotencyMismatch, StoreError;
             LimitReached: nobody could speak; StoreClosed: this process is about to end.
         """
-        drafts = self._drafts(message)
-        check_input(drafts, self._ports.settings, max_steps=max_steps, idempotency_key=idempotency_key, if_busy=if_busy)
-        if any(draft.role != "user" for draft in drafts):
+        check_input(
+            request.drafts,
+            self._ports.settings,
+            max_steps=request.max_steps,
+            idempotency_key=request.idempotency_key,
+            if_busy=request.if_busy,
+        )
+        if any(draft.role != "user" for draft in request.drafts):
             raise InvalidInput("a group takes messages of users only: send them with the role 'user'")
         if self._closing:
             raise StoreClosed
         options = with_key_budget(NO_OPTIONS, current_principal.get())
-        request = GroupRequest(
-            group_id=group_id,
-            drafts=drafts,
-            idempotency_key=idempotency_key,
-            if_busy=if_busy,
-            max_steps=max_steps or self._settings.max_steps,
-            hops=hops,
-            options=options,
-        )
+        request = replace(request, max_steps=request.max_steps or self._settings.max_steps, options=options)
         check_key_size(request.chars)
         turn = await to_the_end(self._ports.store.write(accept_turn, request, self._ports.inputs()))
         if not turn.ended:
-            self._want(group_id)
+            self._want(request.group_id)
         return turn
+
+    def _live_turn(self, turn: GroupTurn) -> LiveTurn:
+        """What is known here of a turn: the same object for its driver and all its readers."""
+        return self._live.setdefault((turn.group_id, turn.seq), LiveTurn())
 
     async def cancel(self, group_id: GroupId, seq: int) -> GroupTurn:
         """Ask a turn to stop; the turn as it then stands. One that has ended stays as it is. Raises: NotFound."""
         turn = await self._ports.store.write(cancel_turn, group_id, seq, self._ports.clock.now())
         if (driver := self._driving.get((group_id, seq))) is not None:
             await driver.cancel()
-        self._live.turn(turn).pulse.fire()
+        self._live_turn(turn).pulse.fire()
         return turn
 
     async def follow(self, turn: GroupTurn) -> AsyncGenerator[GroupEvent, None]:
@@ -136,7 +122,7 @@ class GroupRunner:
 
         Raises: StoreError; NotFound: the group was deleted.
         """
-        live = self._live.turn(turn)
+        live = self._live_turn(turn)
         place, is_told = 0, False
         while True:
             changed = live.pulse.next
@@ -185,12 +171,6 @@ class GroupRunner:
         if speech.lost:
             async for one in self._runner.follow(speech.run, after=speech.last_seq):
                 yield one
-
-    def _drafts(self, message: str | Sequence[Draft]) -> tuple[Draft, ...]:
-        """The messages to store."""
-        if not isinstance(message, str):
-            return tuple(message)
-        return (Draft(id=MessageId(self._ports.ids.new("message")), role="user", parts=(Text(message),)),)
 
     async def recover(self) -> None:
         """Take over turns that nobody drives any more, as far as the models of their agents can be reached from here:
@@ -248,7 +228,7 @@ class GroupRunner:
             if claimed is None:
                 return False
             turn = claimed.turn
-            driver = self._driving[key] = TurnDriver(turn, ports, self._runner, self._settings, self._live.turn(turn))
+            driver = self._driving[key] = TurnDriver(turn, ports, self._runner, self._settings, self._live_turn(turn))
             await driver.run()
         except (LeaseLost, NotFound):  # it is another process's, or the group is gone
             return driver is not None

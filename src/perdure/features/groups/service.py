@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Protocol, Unpack
+from typing import Protocol, TypedDict, Unpack
 
 from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, MessageId, derived_id, is_id
+from perdure.core.ids import AgentId, ConversationId, GroupId, MessageId, derived_id, is_id
 from perdure.core.messages import Image, ImageLink, Message, Text
 from perdure.core.runs import IfBusy
 from perdure.core.text.reprs import short_repr
@@ -18,12 +17,12 @@ from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.run_request import NewMessage
 from perdure.features.groups.companions import change_group, delete_group, enable_companion
+from perdure.features.groups.log import load_messages
 from perdure.features.groups.passes import with_turns_counter
 from perdure.features.groups.replies import GroupReply
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.tables import GroupMessages, Groups
-from perdure.features.groups.turn_units import reset_group
-from perdure.features.groups.units import GroupChanges, NewGroup, create_group
+from perdure.features.groups.units import GroupChanges, GroupFields, GroupRequest, NewGroup, create_group, reset_group
 from perdure.features.groups.values import SLEEPTIME_KINDS, GroupEvent, GroupFilter, GroupKind, GroupMessage, GroupTurn
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.work_tables import GroupTurns
@@ -33,13 +32,20 @@ from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.requests import fetch_images
 from perdure.library.messages.sending import Picture, load_images
 from perdure.library.parts import AsyncPart, reads
-from perdure.library.perdure import AsyncPerdure
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
 
 Entry = tuple[GroupMessage, Message | None]
 """An entry of a transcript, and the agent's message that it stands for; None: it holds its own text, or none."""
+
+
+class GroupSendOptions(TypedDict, total=False):
+    """Options of a message to a group; see `AsyncGroupById.send`."""
+
+    idempotency_key: str | None
+    if_busy: IfBusy
+    max_steps: int | None
 
 
 class OneAgent(Protocol):
@@ -58,14 +64,7 @@ class AsyncGroups(AsyncPart):
         *,
         agents: Sequence[OneAgent | str],
         manager: OneAgent | str | None = None,
-        description: str = "",
-        shared_block_ids: Sequence[BlockId] = (),
-        max_turns: int | None = None,
-        termination_token: str | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
-        project_id: str | None = None,
-        hidden: bool = False,
+        **options: Unpack[GroupFields],
     ) -> AsyncGroup:
         """A new group of agents, which are given by objects, names or ids.
 
@@ -74,11 +73,10 @@ class AsyncGroups(AsyncPart):
                 "dynamic": the manager chooses who speaks next.
             agents: who takes part, in the order in which they speak.
             manager: of a supervisor or dynamic group.
-            shared_block_ids: blocks that all of them get.
-            max_turns: how often participants may speak after one message; by default each once, or 10 in a dynamic
-                group.
-            termination_token: what ends a dynamic turn where an agent writes it; by default "DONE!".
-            max_tokens, max_cost_usd: what one message may use; None: no limit.
+            options: `description`, `project_id`, `hidden`. `shared_block_ids`: blocks that all get. `max_turns`:
+                how often participants may speak after one message; by default each once, or 10 in a dynamic group.
+                `termination_token`: what ends a dynamic turn where an agent writes it; by default "DONE!".
+                `max_tokens`, `max_cost_usd`: what one message may use; None: no limit.
         Raises: InvalidInput: nobody, somebody twice, a manager among the participants or where there is none, more than
             50 agents; NotFound.
         """
@@ -86,14 +84,7 @@ class AsyncGroups(AsyncPart):
             kind=kind,
             agent_ids=await self._ids_of(agents),
             manager_agent_id=None if manager is None else (await self._ids_of([manager]))[0],
-            description=description,
-            shared_block_ids=shared_block_ids,
-            max_turns=max_turns,
-            termination_token=termination_token,
-            max_tokens=max_tokens,
-            max_cost_usd=max_cost_usd,
-            project_id=project_id,
-            hidden=hidden,
+            **options,
         )
         return await self.add(new)
 
@@ -120,7 +111,7 @@ class AsyncGroups(AsyncPart):
 
         return AsyncGroup(self._app, await self._ports.store.read(read))
 
-    def of(self, group_id: GroupId) -> AsyncGroupById:
+    def by_id(self, group_id: GroupId) -> AsyncGroupById:
         """The group of this id, which is not looked up."""
         return AsyncGroupById(self._app, group_id)
 
@@ -190,73 +181,40 @@ class AsyncGroupById(AsyncPart):
         return self._app.service(GroupRunner)
 
     async def send(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
+        self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]
     ) -> GroupReply:
         """Send a message to the group, and wait until its agents have said what they have to say.
 
         Args:
-            idempotency_key: the same key again is the same message: nobody speaks twice, and the reply is returned.
-            if_busy: whether to wait for the turn under way to end, or to raise GroupBusy.
-            max_steps: the most model calls of each run.
             images: pictures behind the text: files, bytes or addresses.
+            options: `idempotency_key`: the same key again is the same message: nobody speaks twice, and the reply is
+                returned. `if_busy`: whether to wait for the turn under way to end ("wait"), or to raise GroupBusy
+                ("reject"). `max_steps`: the most model calls of each run.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, GroupBusy, IdempotencyMismatch, StoreError. That
             an agent failed says the reply: the others go on.
         """
-        turn = await self.submit(
-            text, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps, images=images
-        )
-        return await self.reply(turn)
+        return await self.reply(await self.submit(text, images=images, **options))
 
     async def stream(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
+        self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]
     ) -> AsyncIterator[GroupEvent]:
         """Send a message to the group, and yield who speaks, the events of the speakers' runs, and last the turn's end.
 
         Agents that speak at once come one after the other, in order. Leaving the loop early does not stop the turn;
         `cancel` does. Raises: as `send`.
         """
-        turn = await self.submit(
-            text, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps, images=images
-        )
-        async for event in self.follow(turn):
+        async for event in self.follow(await self.submit(text, images=images, **options)):
             yield event
 
     async def submit(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
+        self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]
     ) -> GroupTurn:
         """Send a message without waiting. When this returns, it is durable and will be answered. Raises: as `send`."""
         check_text("text", text)
         message = NewMessage((Text(text), *await load_images(images)))
-        return await self.send_messages(
-            [message], idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps
-        )
+        return await self.send_messages([message], **options)
 
-    async def send_messages(
-        self,
-        messages: Sequence[NewMessage],
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-    ) -> GroupTurn:
+    async def send_messages(self, messages: Sequence[NewMessage], **options: Unpack[GroupSendOptions]) -> GroupTurn:
         """The turn of the group that answers these messages; from here on it is durable. `max_steps` is of each run.
 
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, TooMany, ToolError, NotFound, GroupBusy,
@@ -265,9 +223,7 @@ class AsyncGroupById(AsyncPart):
         messages, _ = await fetch_images(self._app, messages, None)
         ids = self._ports.ids
         drafts = [message.draft(MessageId(ids.new("message"))) for message in messages]
-        return await self._turns.send(
-            self.id, drafts, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps
-        )
+        return await self._turns.send(GroupRequest(group_id=self.id, drafts=drafts, **options))
 
     def follow(self, turn: GroupTurn) -> AsyncIterator[GroupEvent]:
         """All that happens in a turn until it has ended. Raises: NotFound, StoreError."""
@@ -403,11 +359,6 @@ class AsyncGroup(AsyncGroupById):
         return self._info.kind
 
 
-async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
-    """As `AsyncGroupById.conversation_of`."""
-    return await library.groups.of(group_id).conversation_of(agent_id)
-
-
 def entry_id(entry: GroupMessage) -> MessageId:
     """The id of an entry of a transcript: of the message that it stands for, or one of its own."""
     return entry.message_id or MessageId(derived_id("message", entry.group_id, str(entry.seq)))
@@ -430,11 +381,7 @@ def _find_entry(tx: Tx, group_id: GroupId, message_id: str) -> GroupMessage:
 
 def _with_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Sequence[Entry]:
     """The entries with the messages that they stand for; one whose agent is gone has none."""
-    wanted: defaultdict[AgentId, list[int]] = defaultdict(list)
-    for entry in entries:
-        if entry.sender_id is not None and entry.message_seq is not None:
-            wanted[entry.sender_id].append(entry.message_seq)
-    messages = {one.id: one for agent_id, seqs in wanted.items() for one in tx.messages.list_by_seqs(agent_id, seqs)}
+    messages = load_messages(tx, entries)
     return [(entry, messages.get(entry.message_id) if entry.message_id else None) for entry in entries]
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 from perdure.core.blocks import Author
-from perdure.core.ids import AgentId, BlockId, GroupId
-from perdure.core.runs import IfBusy
+from perdure.core.ids import AgentId, GroupId
 from perdure.features.groups.replies import GroupReply
-from perdure.features.groups.service import AsyncGroup, AsyncGroupById, AsyncGroups, OneAgent
-from perdure.features.groups.units import GroupChanges
+from perdure.features.groups.service import AsyncGroup, AsyncGroupById, AsyncGroups, GroupSendOptions, OneAgent
+from perdure.features.groups.units import GroupChanges, GroupFields
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.values import GroupEvent, GroupKind, GroupMessage, GroupTurn
 from perdure.library.messages.sending import Picture
@@ -32,14 +31,7 @@ class Groups(Part):
         *,
         agents: Sequence[OneAgent | str],
         manager: OneAgent | str | None = None,
-        description: str = "",
-        shared_block_ids: Sequence[BlockId] = (),
-        max_turns: int | None = None,
-        termination_token: str | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
-        project_id: str | None = None,
-        hidden: bool = False,
+        **options: Unpack[GroupFields],
     ) -> Group:
         """A new group of agents, which are given by objects, names or ids.
 
@@ -48,41 +40,21 @@ class Groups(Part):
                 "dynamic": the manager chooses who speaks next.
             agents: who takes part, in the order in which they speak.
             manager: of a supervisor or dynamic group.
-            shared_block_ids: blocks that all of them get.
-            max_turns: how often participants may speak after one message; by default each once, or 10 in a dynamic
-                group.
-            termination_token: what ends a dynamic turn where an agent writes it; by default "DONE!".
-            max_tokens, max_cost_usd: what one message may use; None: no limit.
+            options: `description`, `project_id`, `hidden`. `shared_block_ids`: blocks that all get. `max_turns`:
+                how often participants may speak after one message; by default each once, or 10 in a dynamic group.
+                `termination_token`: what ends a dynamic turn where an agent writes it; by default "DONE!".
+                `max_tokens`, `max_cost_usd`: what one message may use; None: no limit.
         Raises: InvalidInput: nobody, somebody twice, a manager among the participants or where there is none, more than
             50 agents; NotFound.
         """
         return Group(
-            self._portal,
-            self._portal.run(
-                self._inner.create(
-                    kind,
-                    agents=agents,
-                    manager=manager,
-                    description=description,
-                    shared_block_ids=shared_block_ids,
-                    max_turns=max_turns,
-                    termination_token=termination_token,
-                    max_tokens=max_tokens,
-                    max_cost_usd=max_cost_usd,
-                    project_id=project_id,
-                    hidden=hidden,
-                )
-            ),
+            self._portal, self._portal.run(self._inner.create(kind, agents=agents, manager=manager, **options))
         )
 
     def get(self, name_or_id: str) -> Group:
         """The group of this id or its beginning, or the newest of this description. Raises: NotFound, naming what there
         is; InvalidInput: several ids begin so."""
         return Group(self._portal, self._portal.run(self._inner.get(name_or_id)))
-
-    def of(self, group_id: GroupId) -> GroupById:
-        """The group of this id, which is not looked up."""
-        return GroupById(self._portal, self._inner.of(group_id))
 
     def list(
         self,
@@ -124,64 +96,32 @@ class GroupById(Part):
         """The group's id."""
         return self._inner.id
 
-    def send(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
-    ) -> GroupReply:
+    def send(self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]) -> GroupReply:
         """Send a message to the group, and wait until its agents have said what they have to say.
 
         Args:
-            idempotency_key: the same key again is the same message: nobody speaks twice, and the reply is returned.
-            if_busy: whether to wait for the turn under way to end, or to raise GroupBusy.
-            max_steps: the most model calls of each run.
             images: pictures behind the text: files, bytes or addresses.
+            options: `idempotency_key`: the same key again is the same message: nobody speaks twice, and the reply is
+                returned. `if_busy`: whether to wait for the turn under way to end ("wait"), or to raise GroupBusy
+                ("reject"). `max_steps`: the most model calls of each run.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, GroupBusy, IdempotencyMismatch, StoreError. That
             an agent failed says the reply: the others go on.
         """
-        return self._portal.run(
-            self._inner.send(text, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps, images=images)
-        )
+        return self._portal.run(self._inner.send(text, images=images, **options))
 
     def stream(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
+        self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]
     ) -> Iterator[GroupEvent]:
         """Send a message to the group, and yield who speaks, the events of the speakers' runs, and last the turn's end.
 
         Agents that speak at once come one after the other, in order. Leaving the loop early does not stop the turn;
         `cancel` does. Raises: as `send`.
         """
-        return self._portal.iterate(
-            self._inner.stream(
-                text, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps, images=images
-            )
-        )
+        return self._portal.iterate(self._inner.stream(text, images=images, **options))
 
-    def submit(
-        self,
-        text: str,
-        *,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        images: Sequence[Picture] = (),
-    ) -> GroupTurn:
+    def submit(self, text: str, *, images: Sequence[Picture] = (), **options: Unpack[GroupSendOptions]) -> GroupTurn:
         """Send a message without waiting. When this returns, it is durable and will be answered. Raises: as `send`."""
-        return self._portal.run(
-            self._inner.submit(
-                text, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps, images=images
-            )
-        )
+        return self._portal.run(self._inner.submit(text, images=images, **options))
 
     def follow(self, turn: GroupTurn) -> Iterator[GroupEvent]:
         """All that happens in a turn until it has ended. Raises: NotFound, StoreError."""

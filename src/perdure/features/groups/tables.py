@@ -73,6 +73,7 @@ class Groups(PagedTable[GroupFilter, Group]):
     def _where(self, where: GroupFilter) -> Conditions:
         conditions = Conditions("org_id = :org_id")
         conditions.equal("kind", where.kind)
+        conditions.among("kind", None if where.kinds is None else sorted(where.kinds))
         conditions.equal("manager_agent_id", where.manager_agent_id)
         conditions.add("id IN (SELECT group_id FROM group_agents WHERE agent_id = ?)", where.agent_id)
         conditions.equal("project_id", where.project_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from perdure.core.ids import AgentId, GroupId
-from perdure.core.messages import Image, images_of, text_without_images
+from perdure.core.ids import AgentId, GroupId, MessageId
+from perdure.core.messages import Message, Text, images_of, text_without_images
 from perdure.core.provenance.sources import Source
 from perdure.core.text.forms import name_key
 from perdure.core.text.markup import UNSEEN
+from perdure.engine.run.run_request import NewMessage
+from perdure.features.groups.log import load_messages
 from perdure.features.groups.tables import GroupMessages
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupPlan, Speaker
 from perdure.storage.tx import Tx
@@ -48,27 +49,20 @@ _CHOOSES_AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInput:
-    """The message that an agent of a group gets: its text, the pictures that users sent, and the agents whose words it
-    holds, as sources."""
-
-    text: str
-    images: tuple[Image, ...]
-    sources: tuple[Source, ...] = ()
-
-
 def build_input(
     tx: Tx, group_id: GroupId, plan: GroupPlan, speaker: Speaker, *, seen_seq: int, limit_chars: int
-) -> GroupInput:
-    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet."""
+) -> NewMessage:
+    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet, and the pictures of users.
+
+    Its sources are the agents whose words it holds.
+    """
     shown = tx.of(GroupMessages).find_seen(group_id, speaker.agent_id)
     entries = tx.of(GroupMessages).list(
         group_id, after_seq=shown, before_seq=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
     )[::-1]
     left_out = len(entries) > ENTRIES_MAX
     entries = [one for one in entries[-ENTRIES_MAX:] if one.sender_id != speaker.agent_id and one.kind != "choice"]
-    spoken = _load_speeches(tx, entries)
+    spoken = load_messages(tx, entries)
     labels = labels_of(plan, entries)
     names = _names_of(entries, labels)
     parts: list[str] = []
@@ -95,14 +89,13 @@ def build_input(
     pictures = tuple(image for entry in entries if entry.kind == "user" for image in images_of(entry.parts))
     senders = dict.fromkeys(entry.sender_id for entry in entries if entry.sender_id is not None)
     sources = tuple(Source.of("other_agent", sender) for sender in senders)
-    return GroupInput("\n\n".join(parts), pictures, sources)
+    return NewMessage((Text("\n\n".join(parts)), *pictures), sender_id=group_id, sources=sources)
 
 
 def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[AgentId, str]:
     """Agent -> what it is called: its name, with its id where another one, or the user, has the same."""
     names = {entry.sender_id: entry.sender_name for entry in entries if entry.sender_id is not None}
-    members = [*plan.participants, *([plan.manager] if plan.manager is not None else [])]
-    names |= {member.agent_id: member.name for member in members}
+    names |= {member.agent_id: member.name for member in plan.members}
     counts = Counter([USER.casefold(), *(name.casefold() for name in names.values())])
     return {id_: name if counts[name.casefold()] == 1 else f"{name} ({id_})" for id_, name in names.items()}
 
@@ -153,24 +146,8 @@ def _behind(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *,
     return _CHOOSES.format(agents=agents, token=token)
 
 
-def _load_speeches(tx: Tx, entries: Sequence[GroupMessage]) -> Mapping[tuple[AgentId, int], str]:
-    """(Agent, number of its message) -> the text, as far as it is there still."""
-    wanted: dict[AgentId, list[int]] = {}
-    for entry in entries:
-        if entry.sender_id is not None and entry.message_seq is not None:
-            wanted.setdefault(entry.sender_id, []).append(entry.message_seq)
-    return {
-        (agent_id, message.seq): message.text
-        for agent_id, seqs in wanted.items()
-        for message in tx.messages.list_by_seqs(agent_id, seqs)
-    }
-
-
 def _render_entry(
-    entry: GroupMessage,
-    spoken: Mapping[tuple[AgentId, int], str],
-    labels: Mapping[AgentId, str],
-    names: Collection[str],
+    entry: GroupMessage, spoken: Mapping[MessageId, Message], labels: Mapping[AgentId, str], names: Collection[str]
 ) -> str:
     """An entry with the name of its speaker; empty if there is nothing to show. `names`: see `_names_of`."""
 
@@ -182,10 +159,10 @@ def _render_entry(
     label = labels[entry.sender_id]
     if entry.kind in ("failure", "approval"):
         return f"[{label}] (could not speak: {quote(entry.text)})"
-    if entry.kind == "silence" or entry.message_seq is None:
+    if entry.kind == "silence" or entry.message_id is None:
         return f"[{label}] (says nothing)"
-    text = spoken.get((entry.sender_id, entry.message_seq))
-    return "" if text is None else f"[{label}] {quote(text)}"
+    message = spoken.get(entry.message_id)
+    return "" if message is None else f"[{label}] {quote(message.text)}"
 
 
 def _user_label(entry: GroupMessage, labels: Mapping[AgentId, str]) -> str:

@@ -35,10 +35,11 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunFilter, RunOptions
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.context_engines.turns import subagent_call
-from perdure.engine.ports import Ports, SendSettings
+from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 WAIT_TOOL = "send_message_to_agent_and_wait_for_reply"
@@ -100,7 +101,7 @@ class _Sending:
 
     ports: Ports
     runner: Runner
-    settings: SendSettings
+    settings: Settings
     context: CallContext
     hops: int
     origin: RunId | None
@@ -263,16 +264,11 @@ begin more with every hop."""
 
 def check_asked(tx: Tx, request: RunRequest) -> None:
     """Check that a run may ask for another one. Raises: TooManyMessages, CircularWait."""
-    if request.options.origin is not None:
-        check_origin(tx, request.options.origin)
+    origin = request.options.origin
+    if origin is not None and tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
+        raise TooManyMessages(origin, MESSAGES_MAX)
     if request.options.caller is not None:
         check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
-
-
-def check_origin(tx: Tx, origin: RunId) -> None:
-    """Check that one more message may come of a run. Raises: TooManyMessages."""
-    if tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
-        raise TooManyMessages(origin, MESSAGES_MAX)
 
 
 def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) -> None:

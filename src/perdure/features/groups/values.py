@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -11,7 +11,7 @@ from perdure.core.errors import BlockChanged
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId, OrgId, RunId
 from perdure.core.messages import Message, Part, text_of
-from perdure.core.runs import NO_USAGE, Failure, GroupStopReason, Run, RunStatus, Usage
+from perdure.core.runs import NO_USAGE, Failure, Run, RunStatus, Usage
 from perdure.core.text.reprs import short_repr
 
 GroupKind = Literal["round_robin", "supervisor", "dynamic", "sleeptime", "voice_sleeptime"]
@@ -64,12 +64,18 @@ class Group:
     created_at: datetime
     updated_at: datetime
 
+    @property
+    def members(self) -> tuple[AgentId, ...]:
+        """The participants in order, and the manager."""
+        return self.agent_ids if self.manager_agent_id is None else (*self.agent_ids, self.manager_agent_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFilter:
-    """Which groups: all conditions hold. `agent_id`: a participant or the manager."""
+    """Which groups: all conditions hold. `kinds`: one of these; `agent_id`: a participant or the manager."""
 
     kind: GroupKind | None = None
+    kinds: Collection[GroupKind] | None = None
     manager_agent_id: AgentId | None = None
     agent_id: AgentId | None = None
     project_id: str | None = None
@@ -181,6 +187,20 @@ def last_words(messages: Sequence[Message]) -> str:
     return next((text for text in reversed(said) if text), "")
 
 
+GroupStopReason = Literal[
+    "end_turn",
+    "termination_token",
+    "max_turns",
+    "max_tokens",
+    "max_cost",
+    "max_depth",
+    "no_speaker",
+    "requires_approval",
+    "cancelled",
+    "error",
+]
+"""Why a turn of a group ended. `no_speaker`: its manager named nobody. The others as of runs, or by a limit."""
+
 GROUP_FAILED_REASONS: frozenset[GroupStopReason] = frozenset({"error", "no_speaker"})
 
 
@@ -211,6 +231,11 @@ class GroupPlan:
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost_usd: float | None = None
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        """The participants in order, and the manager."""
+        return self.participants if self.manager is None else (*self.participants, self.manager)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.ports import Embedder
-from perdure.core.runs import Failure, GroupStopReason, StopReason
+from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.run_request import NewMessage
 from perdure.features.groups import values as core
@@ -141,7 +141,7 @@ def group_messages(body: SendRequest) -> Sequence[NewMessage]:
     return messages
 
 
-STOP_REASONS: Mapping[GroupStopReason, StopReason] = {
+STOP_REASONS: Mapping[core.GroupStopReason, StopReason] = {
     "end_turn": "end_turn",
     "termination_token": "end_turn",
     "max_turns": "max_steps",
@@ -294,7 +294,7 @@ async def import_group(
         where = core.GroupFilter(kind=manager["manager_type"])
         for made in await library.groups.page_of_agent(manager_id, where, Page(limit=1, ascending=True)):
             changes = GroupChangesIn.model_validate({"manager_config": manager}).changes
-            await library.groups.of(made.id).update(**changes)
+            await library.groups.by_id(made.id).update(**changes)
     return None
 
 

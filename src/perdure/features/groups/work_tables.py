@@ -9,9 +9,17 @@ from typing import Any
 
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.ids import AgentId, GroupId, MessageId, RunId
-from perdure.core.runs import Failure, GroupStopReason
+from perdure.core.runs import Failure
 from perdure.features.groups.tables import OWN_GROUP
-from perdure.features.groups.values import GroupMember, GroupPlan, GroupTurn, Pass, PassOutcome, group_status_of
+from perdure.features.groups.values import (
+    GroupMember,
+    GroupPlan,
+    GroupStopReason,
+    GroupTurn,
+    Pass,
+    PassOutcome,
+    group_status_of,
+)
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.leases import UNENDED, LeasedTable
@@ -190,38 +198,25 @@ class Passes(Table):
 
     def end(self, pass_: Pass, outcome: PassOutcome, *, at: datetime) -> Pass | None:
         """End a pass, and return it as it is stored; None: it has ended already, or is gone with its agent."""
-        return self._one(
-            _PASS,
-            "UPDATE companion_passes SET outcome = :outcome, ended_at = :at"
-            " WHERE agent_id = :agent_id AND number = :number AND ended_at IS NULL"
-            f" AND {OWN_AGENT} RETURNING {_PASS.columns}",
-            outcome=outcome,
-            at=row_format.iso(at),
-            agent_id=pass_.agent_id,
-            number=pass_.number,
-        )
+        return self._change(pass_, outcome=outcome, ended_at=at)
 
     def ask(self, pass_: Pass) -> Pass:
         """Note that a person asks for a pass that goes on."""
-        self._run(
-            "UPDATE companion_passes SET cause = 'request'"
-            f" WHERE agent_id = :agent_id AND number = :number AND ended_at IS NULL AND {OWN_AGENT}",
-            agent_id=pass_.agent_id,
-            number=pass_.number,
-        )
-        return replace(pass_, cause="request")
+        return self._change(pass_, cause="request") or pass_
 
     def narrow(self, pass_: Pass, *, upto_seq: int, last_message_id: MessageId) -> Pass:
         """Have a pass that goes on read fewer messages than it began with."""
-        self._run(
-            "UPDATE companion_passes SET upto_seq = :upto_seq, last_message_id = :last_message_id, is_full = 1"
-            f" WHERE agent_id = :agent_id AND number = :number AND ended_at IS NULL AND {OWN_AGENT}",
-            upto_seq=upto_seq,
-            last_message_id=last_message_id,
-            agent_id=pass_.agent_id,
-            number=pass_.number,
+        return self._change(pass_, upto_seq=upto_seq, last_message_id=last_message_id, is_full=True) or pass_
+
+    def _change(self, pass_: Pass, **changes: Any) -> Pass | None:
+        """Change a pass that goes on, and return it; None: it has ended, or is gone with its agent."""
+        names = ", ".join(changes)
+        return self._one(
+            _PASS,
+            f"UPDATE companion_passes SET {row_format.assignments(names)} WHERE agent_id = :agent_id"
+            f" AND number = :number AND ended_at IS NULL AND {OWN_AGENT} RETURNING {_PASS.columns}",
+            **_PASS.params(replace(pass_, **changes), f"agent_id, number, {names}"),
         )
-        return replace(pass_, upto_seq=upto_seq, last_message_id=last_message_id, is_full=True)
 
     def find_last(self, agent_id: AgentId, group_id: GroupId) -> Pass | None:
         """The newest pass of a group."""

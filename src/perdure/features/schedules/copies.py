@@ -8,23 +8,23 @@ from datetime import datetime
 
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, Ids, ScheduleId
-from perdure.domain.agents.copies import CopyPart
+from perdure.domain.agents.copies import CopyPart, HeldRows
+from perdure.domain.agents.units import COMPANIONS
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.units import HAS_COMPANION
 from perdure.features.schedules.values import Schedule, check_timing
 from perdure.storage.tx import Tx
 
 _ALL = 1_000_000
 
 
-def copy_schedules(tx: Tx, agent_id: AgentId) -> Sequence[Schedule]:
+def copy_schedules(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[Schedule]:
     """Return those that still fire, of the first conversation."""
     found = tx.of(Schedules).page(agent_id, statuses=["active"], limit=_ALL, after=None)
     return [replace(one, callback=None) for one in found if not one.conversation_seq]
 
 
 def restore_schedules(
-    tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], ids: Ids, at: datetime
+    tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], rows: HeldRows, ids: Ids, at: datetime
 ) -> Sequence[str]:
     """Give them to the agent of a copy; return which of them can't fire any more."""
     left_out = []
@@ -34,7 +34,7 @@ def restore_schedules(
         except ScheduleInvalid as error:
             left_out.append(f"schedule {schedule.name!r:.80} is left out: {error!s:.200}")
             continue
-        if schedule.action == "companion" and not any(HAS_COMPANION(tx, agent_id)):
+        if schedule.action == "companion" and not any(COMPANIONS(tx, agent_id)):
             left_out.append(f"schedule {schedule.name!r:.80} is left out: the agent has no companion")
             continue
         own_id = ScheduleId(ids.new("schedule"))
@@ -46,7 +46,7 @@ def restore_schedules(
 SCHEDULES = CopyPart(
     name="schedules",
     kind=Sequence[Schedule],
-    texts=("name", "messages"),
+    hide=lambda schedules, text: text.redact(schedules, ("name", "messages"), text.is_old),
     copy=copy_schedules,
     restore=restore_schedules,
 )

@@ -9,18 +9,15 @@ from itertools import islice
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput, ScheduleInvalid
-from perdure.core.features import Point
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.runs import Callback
 from perdure.core.text.zones import zone
+from perdure.domain.agents.units import COMPANIONS
 from perdure.features.schedules import values
 from perdure.features.schedules.tables import Schedules
 from perdure.storage.tx import Tx
 
 NAME_CHARS = 200
-
-HAS_COMPANION: Point[[Tx, AgentId], bool] = Point("has_companion")
-"""Whether an agent has a companion that can wake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +64,7 @@ def create_schedule(
     timing = timing_of(new, tx.agents.get(agent_id).timezone, now=at)
     first = values.check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
     tx.conversations.get_by_seq(agent_id, new.conversation_seq)
-    if new.action == "companion" and not any(HAS_COMPANION(tx, agent_id)):
+    if new.action == "companion" and not any(COMPANIONS(tx, agent_id)):
         raise ScheduleInvalid(f"{agent_id} has no companion that a schedule could wake: give it one first")
     return tx.of(Schedules).add(
         values.Schedule(

@@ -33,6 +33,7 @@ from perdure.core.messages import ENGINE_SENDER, Draft, Text, text_of
 from perdure.core.runs import Run, RunOptions
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
+from perdure.domain.agents.units import COMPANIONS
 from perdure.engine.budget import check_key_size
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.run.accept import accept
@@ -40,7 +41,6 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.workers.worker import Worker
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.units import HAS_COMPANION
 from perdure.features.schedules.values import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due
 from perdure.storage.tx import Tx
 
@@ -208,7 +208,7 @@ def fire(
         run_id = next(filter(None, BEGIN_PASS(tx, schedule.agent_id, inputs)), None)
         refusal = ""
         if run_id is None:
-            refusal = NOTHING_NEW if any(HAS_COMPANION(tx, schedule.agent_id)) else NO_COMPANION
+            refusal = NOTHING_NEW if any(COMPANIONS(tx, schedule.agent_id)) else NO_COMPANION
     elif request is not None:
         try:
             run = accept(tx, request, inputs).run

@@ -147,7 +147,7 @@ class AsyncHistory(AsyncRequests):
             return load_whole(tx, message_id)
 
         after = await self._ports.store.write(change)
-        self._ports.waiting.note((self.id, after.conversation_seq))
+        self._ports.unread.note((self.id, after.conversation_seq))
         self._app.runner.after_runs.note_change((self.id, after.conversation_seq))
         return after
 

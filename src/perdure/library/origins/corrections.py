@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.features import Point
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import AgentId
+from perdure.domain.agents.units import COMPANIONS
 from perdure.engine.forgetting.erase import erase as erase_text
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
 from perdure.engine.forgetting.forget import forget, undo
@@ -17,13 +17,10 @@ from perdure.library.checks import check_limit, check_number, check_text, outsid
 from perdure.library.parts import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
-MEMORY_COPIES: Point[[Tx, AgentId], Sequence[AgentId]] = Point("memory_copies")
-"""The agents that have copies of what was said to this one."""
-
 
 def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
     """The agents that have copies, the text that is to leave them too, and the number of their next message."""
-    if not any(found := MEMORY_COPIES(tx, agent_id)):
+    if not any(found := COMPANIONS(tx, agent_id)):
         return ()
     with suppress(NotFound, InvalidInput):  # then it is refused for the agent
         text = resolve_text(tx, agent_id, text_or_id)

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId, RunId, is_id
+from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId, RunId, is_id
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import (
     TRUSTED,
@@ -20,6 +20,7 @@ from perdure.core.provenance.sources import (
     parse_source,
 )
 from perdure.core.text.line_diff import diff_lines
+from perdure.domain.texts import keeper_of
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
 from perdure.library.checks import check_limit, check_text, outside
 from perdure.library.parts import AsyncPart, reads
@@ -107,7 +108,7 @@ class AsyncSources(AsyncPart):
     ) -> RevertResult:
         result = await revert(self._ports, self._id, writes, title=title, author=author or outside(), dry_run=dry_run)
         if not dry_run:
-            self._ports.waiting.note((self._id, 0))
+            self._ports.unread.note((self._id, 0))
         return result
 
 
@@ -131,7 +132,7 @@ def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
     elif is_id("passage", write_id):
         write = write_of_passage(tx, PassageId(write_id))
     elif is_id("episode", write_id):
-        write = write_of_episode(tx, EpisodeId(write_id))
+        write = write_of_episode(tx, write_id)
     else:
         raise InvalidInput(
             f"write is {write_id!r:.120}: give the id of a passage or episode, or a version of a block as block-…@3"
@@ -155,21 +156,9 @@ def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
             there = tx.passages.find_places([PassageId(write.ref)])
             text, stands = (tx.passages.get(PassageId(write.ref)).text if there else ""), bool(there)
         case "fact":
-            graph = tx.graphs.get(GraphId(write.owner_id))
-            name, text = graph.name, ""
-            episodes = _episode_seqs(tx, write.ref)
-            facts = tx.facts.list_by_episodes(graph.id, episodes) if episodes else ()
-            text, stands = "\n".join(fact.text for fact in facts), bool(facts)
+            name, text, stands = keeper_of("fact").read_write(tx, write)
     text = text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
     return WriteText(write=write, name=name, text=text, stands=stands and write.reverted_by is None)
-
-
-def _episode_seqs(tx: Tx, episode_id: str) -> Sequence[int]:
-    """The number of an episode; none: it is gone."""
-    try:
-        return [tx.episodes.get(EpisodeId(episode_id)).seq]
-    except NotFound:
-        return ()
 
 
 def source_shape(one: SourceSummary, fields: Fields) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.context.request.explain import Explanation
-from perdure.core.facts.values import EpisodeKind, FactChange, FactState
 from perdure.core.ids import AgentId, ConversationId, EpisodeId, FactId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
@@ -118,7 +117,7 @@ class FactVersionText:
     """
 
     text: str
-    change: FactChange
+    change: str
     reason: str
     author: str
     model: str | None = None
@@ -126,7 +125,7 @@ class FactVersionText:
     step_id: str | None = None
     message_id: str | None = None
     rating: float
-    state: FactState
+    state: str
     valid_at: datetime | None
     invalid_at: datetime | None
     created_at: datetime
@@ -142,7 +141,7 @@ class FactSource:
         text: None: it is gone.
     """
 
-    kind: EpisodeKind
+    kind: str
     id: str
     episode_id: EpisodeId
     role: str | None = None

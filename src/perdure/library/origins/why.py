@@ -3,118 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import tzinfo
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import Episode, Fact, FactChange
-from perdure.core.ids import (
-    AgentId,
-    BlockId,
-    ConversationId,
-    FactId,
-    MessageId,
-    PassageId,
-    RunId,
-    StepId,
-    id_beginning,
-    is_id,
-)
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId, id_beginning, is_id
 from perdure.core.nodes import parse_handle
 from perdure.core.text.forms import match_form
-from perdure.core.text.zones import local, zone
 from perdure.domain.archives.passages import page_of_text
-from perdure.domain.facts.graphs import zone_of
 from perdure.library.checks import check_text
 from perdure.library.origins.answers import answer_of, find_message, last_step
 from perdure.library.origins.memory import MemoryOrigins
-from perdure.library.origins.values import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
+from perdure.library.origins.values import AnswerOrigin, Origin
 from perdure.library.parts import AsyncAgentPart, find_conversation, find_run
 from perdure.library.runs.steps import load_with_run
 from perdure.storage.tx import Tx
 
-REASONS: Mapping[FactChange, str] = {
-    "add": "it was new",
-    "update": "something later said it better or more fully",
-    "supersede": "something later ended it",
-    "delete": "it was deleted",
-    "retract": "its last source was deleted",
-    "restore": "its deletion was taken back",
-    "edit": "a person corrected it",
-    "fade": "it mattered little",
-    "archive": "nothing has used it since it faded",
-    "merge": "several facts said nearly the same",
-    "accept": "a person accepted it",
-}
-"""Change -> why a version was written."""
-
-
-def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None, timezone: str) -> FactOrigin:
-    """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
-    versions = tx.facts.versions(fact_id)
-    last = versions[-1]
-    if agent_id is not None:
-        graph = tx.graphs.find_by_agent(agent_id)
-        if graph is None or graph.id != last.graph_id:
-            raise NotFound("fact", fact_id, hint="it is another agent's")
-    home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
-    names = {one.seq: one.name for one in tx.entities.list_by_seqs(last.graph_id, [last.subject, last.object])}
-    seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
-    return FactOrigin(
-        id=fact_id,
-        text=last.text,
-        subject=names[last.subject],
-        relation=last.relation,
-        object=names[last.object],
-        versions=tuple(_version(one, home) for one in versions),
-        sources=tuple(_source(tx, episode) for episode in tx.episodes.list_by_seqs(last.graph_id, seqs)),
-    )
-
-
-def _version(fact: Fact, home: tzinfo) -> FactVersionText:
-    return FactVersionText(
-        text=fact.text,
-        change=fact.change,
-        reason=REASONS[fact.change],
-        author=str(fact.origin.get("type", "extraction")),
-        model=fact.origin.get("model"),
-        run_id=fact.origin.get("run_id"),
-        step_id=fact.origin.get("step_id"),
-        message_id=fact.origin.get("message_id"),
-        rating=fact.rating,
-        state=fact.state,
-        valid_at=fact.valid_at and local(fact.valid_at, home),
-        invalid_at=fact.invalid_at and local(fact.invalid_at, home),
-        created_at=fact.created_at,
-        expired_at=fact.expired_at,
-    )
-
-
-def _source(tx: Tx, episode: Episode) -> FactSource:
-    """Return an episode with its text, which a message or passage has."""
-    role, name, text, run_id, step_id = None, None, episode.text, None, None
-    if text is None:
-        with suppress(NotFound):  # it was deleted
-            if is_id("message", episode.ref):
-                message = find_message(tx, MessageId(episode.ref))
-                role, name, text = message.role, message.name, message.text
-                run_id, step_id = message.run_id, message.step_id
-            else:
-                text = tx.passages.get(PassageId(episode.ref)).text
-    return FactSource(
-        kind=episode.kind,
-        id=episode.ref,
-        episode_id=episode.id,
-        role=role,
-        name=name,
-        trust=episode.trust,
-        at=episode.occurred_at,
-        run_id=run_id,
-        step_id=step_id,
-        text=text,
-    )
+ORIGIN_OF: Point[[Tx, str, AgentId | None, str], Origin] = Point("origin_of")
+"""Where a memory of a feature comes from, by its id, for this agent or any; days are of this time zone."""
 
 
 VERSIONS_MAX = 1_000
@@ -236,7 +144,9 @@ def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) ->
         case "passage":
             return origins.of_passage(tx.passages.get(PassageId(id_)))
         case "fact":
-            return origin_of_fact(tx, FactId(id_), agent_id, app.ports.settings.timezone)
+            for origin in ORIGIN_OF(tx, id_, agent_id, app.ports.settings.timezone):
+                return origin
+            raise NotFound("fact", id_)
         case "entity":
             raise InvalidInput(f"{id_} is an entity: give the id of a fact about it")
         case "step":

@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Unpack
 
 from perdure.core.agents import Agent as AgentInfo
-from perdure.core.facts.values import FactEvent, Profile
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.agent import AsyncAgent, AsyncAgentById
-from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.portal import Portal
 from perdure.library.sync.agents import AgentRecord
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
-from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.feature_parts import AgentFeatures
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
@@ -58,26 +53,6 @@ class AgentById(
     def sources(self) -> Sources:
         """What the agent's memory came from; take back what came from one source."""
         return Sources(self._portal, self._inner.sources)
-
-    @property
-    def facts(self) -> Facts:
-        """What the agent knows as facts, with the times at which they were true and believed."""
-        return Facts(self._portal, self._inner.facts)
-
-    def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
-        """What is known about the user now: `facts.profile`. Raises: InvalidInput."""
-        return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
-
-    def timeline(
-        self,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        *,
-        limit: int = 100,
-        tags: Sequence[str] = (),
-    ) -> Sequence[FactEvent]:
-        """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
-        return self._portal.run(self._inner.timeline(since, until, limit=limit, tags=tags))
 
     @property
     def secrets(self) -> Secrets:

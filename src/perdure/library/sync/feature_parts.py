@@ -6,12 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from typing import Any
 
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.facts.sync_service import Facts
+    from perdure.features.facts.values import FactEvent, Profile
     from perdure.features.files.service.sync_folders import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
@@ -28,6 +31,13 @@ class StoreFeatures:
 
     _portal: Portal
     _inner: AsyncStoreFeatures
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.sync_service import Facts
+
+        return Facts(self._portal, self._inner.facts)
 
     @property
     def schedules(self) -> Schedules:
@@ -51,13 +61,6 @@ class StoreFeatures:
         return Groups(self._portal, self._inner.groups)
 
     @property
-    def companions(self) -> Companion:
-        """The companion of one agent. Every method raises NotFound when the agent is gone."""
-        from perdure.features.groups.sync_companion_service import Companion
-
-        return Companion(self._portal, self._inner.companions)
-
-    @property
     def mcp(self) -> Mcp:
         """The MCP servers of the store. A server is named by its name or id."""
         from perdure.features.mcp.sync_service import Mcp
@@ -70,6 +73,13 @@ class AgentFeatures:
 
     _portal: Portal
     _inner: AsyncAgentFeatures
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+        from perdure.features.facts.sync_service import Facts
+
+        return Facts(self._portal, self._inner.facts)
 
     @property
     def schedules(self) -> Schedules:
@@ -88,6 +98,37 @@ class AgentFeatures:
         Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
         """
         return self._portal.run(self._inner.costs(conversation=conversation, limit=limit))
+
+    def profile(self, *, budget_tokens: int = 500, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
+
+    def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
+        return self._portal.run(
+            self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags)
+        )
 
     @property
     def files(self) -> AgentFiles:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from perdure.core.facts.kin import KIN
 from perdure.core.text.dates import EARLIEST, LATEST, spans
 from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, phrases, supposes
+from perdure.providers.extractive.kin import KIN
 from perdure.providers.extractive.language import (
     CJK,
     Sentence,

@@ -24,7 +24,6 @@ from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
 from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.run.run_request import NewMessage
 from perdure.library.agents import AgentState, Belongings, CompanionKind
@@ -91,14 +90,14 @@ _UNSUPPORTED: Mapping[str, str] = {
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
-    *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+    *(*AUTOMATIC_SETTINGS, GUARDS, SUMMARIES, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
     *PROFILE_SETTINGS,
     *feature_settings(),
 )
 """Settings that answers hold where they are set. What is empty or false removes one, but for these."""
 _OF_FEATURES = {name: setting for name, (_, setting) in feature_settings().items()}
-_KEPT_EMPTY = {*AUTOMATIC_SETTINGS, FACT_SETTINGS} | {name for name, one in _OF_FEATURES.items() if one.keeps_empty}
-_KEPT_FALSE = {AutoRecall.name, FACT_SETTINGS, GUARDS} | {name for name, one in _OF_FEATURES.items() if one.keeps_false}
+_KEPT_EMPTY = {*AUTOMATIC_SETTINGS} | {name for name, one in _OF_FEATURES.items() if one.keeps_empty}
+_KEPT_FALSE = {AutoRecall.name, GUARDS} | {name for name, one in _OF_FEATURES.items() if one.keeps_false}
 if TYPE_CHECKING:
     _FeatureSettings = WireRequest
 else:
@@ -154,7 +153,6 @@ class AgentChangesIn(_FeatureSettings):
     # Perdure's own, beyond the wire; `false` and an empty list remove them.
     auto_recall: bool | ids.JsonObject | None = None
     auto_capture: bool | ids.JsonObject | None = None
-    facts: bool | ids.JsonObject | None = None
     guards: bool | ids.JsonObject | None = None
     summaries: ids.JsonObject | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None

@@ -3,12 +3,13 @@ several things. The tests compare every answer with these."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core.runs import GroupStopReason, StopReason
+from perdure.core.features import Point
+from perdure.core.runs import StopReason
 from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
@@ -150,6 +151,12 @@ class Ping(_Common):
     """Keeps a quiet connection open."""
 
     message_type: Literal["ping"]
+
+
+if TYPE_CHECKING:
+    GroupStopReason = str
+else:  # the document describes it as the feature does
+    GroupStopReason = next(iter(Point("group_stop_reason").functions), str)
 
 
 class Stop(TypedDict):

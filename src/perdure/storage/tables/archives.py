@@ -67,11 +67,7 @@ class Archives(NumberedTable[Archive]):
     ) -> Sequence[Archive]:
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
         agent, or those with this name. Those that belong to something are excluded."""
-        where = Conditions(
-            *_OWNED,
-            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.fact_archive_id = archives.id)",
-            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.entity_archive_id = archives.id)",
-        )
+        where = Conditions(*_OWNED)
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.add("name = ?", name and stored_key(name))
         return self._between(where, above, below, newest_first=newest_first, limit=limit)
@@ -86,9 +82,6 @@ class Archives(NumberedTable[Archive]):
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
         if (owner := self.find_owner(archive_id)) is not None:
             raise InvalidInput(f"{archive_id} holds {owner.use.holds}: delete the {owner.use.kind}")
-        graphs = "SELECT 1 FROM graphs WHERE org_id = :org_id AND (fact_archive_id = :id OR entity_archive_id = :id)"
-        if self._rows(graphs, id=archive_id):
-            raise InvalidInput(f"{archive_id} holds the texts of facts: delete the graph")
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:

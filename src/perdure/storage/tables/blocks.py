@@ -11,9 +11,9 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConflict
-from perdure.core.facts.credentials import holds_credential, without_credentials, without_new_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.core.text.credentials import holds_credential, without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.storage.database import row_format

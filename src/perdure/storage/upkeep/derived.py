@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.features import feature_org_tables, feature_roots, find_features
+from perdure.core.features import Point, feature_org_tables, feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
@@ -26,7 +26,6 @@ from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
-from perdure.storage.upkeep.graphs import check_entities
 
 _SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tools", "identities")
 
@@ -75,6 +74,10 @@ def _ids(db: Database, org_id: OrgId, table: str) -> list[str]:
 
 
 SHOWN_MAX = 10
+
+
+COMPARE: Point[[Database, OrgId, tuple[str, int], int, bool], BlockCheckResult] = Point("compare")
+"""What a feature has derived is compared with its rows, behind this one, so many at a time; or made anew."""
 
 
 class Upkeep(Table):
@@ -154,7 +157,9 @@ class Upkeep(Table):
     ) -> BlockCheckResult:
         """Compare the next `limit` entities of graphs with the facts that name them, and with the names that lead to
         them; `repair` makes both anew."""
-        return check_entities(self._db, self._org_id, after=after, limit=limit, repair=repair)
+        for result in COMPARE(self._db, self._org_id, after, limit, repair):
+            return result
+        return BlockCheckResult((), None, 0)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
         """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.

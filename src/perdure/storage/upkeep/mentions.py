@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from perdure.core.features import feature_roots, feature_tables, find_features
+from perdure.core.features import Point, feature_roots, feature_tables, find_features
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key, Place
-from perdure.core.ids import AgentId, GraphId
+from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
+from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
-from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.provenance.sources import OWNERS
@@ -81,7 +81,7 @@ TEXT_TABLES: Mapping[str, TextTable] = {
             wide=one.is_wide,
         )
         for feature in find_features()
-        for one in feature.texts
+        for one in feature.text_tables
     },
     "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
     "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
@@ -140,6 +140,10 @@ _COMPACTION = '"type":"compaction"'
 """What the parts of a message about a compaction hold; its text is a summary."""
 
 
+REDACTED_ROWS: Point[[Database, OrgId, str, str], Mapping[str, int]] = Point("redacted_rows")
+"""Values that rows of this table and owner get beside, as a text is taken out of them."""
+
+
 class Mentions(Table):
     def scan(
         self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
@@ -180,8 +184,9 @@ class Mentions(Table):
             self._drop_deltas(owner_id)
         page = self.scan(table, owner_id, redactor, after=after, limit=limit)
         stamp: dict[str, int] = {}
-        if table == "facts" and page.found:  # searches keep facts in memory, and read again what has a new version
-            _, stamp["graph_version"] = Graphs(self._db, self._org_id).take_numbers(GraphId(owner_id), "fact", 0)
+        if page.found:
+            for columns in REDACTED_ROWS(self._db, self._org_id, table, owner_id):
+                stamp |= columns
         for row in page.found:
             seqs = [int(row.key[0])] if table in ("messages", "message_revisions") else []
             words = self._indexed_words(owner_id, seqs)

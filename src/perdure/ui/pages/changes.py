@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import NotFound, StoreError
+from perdure.core.features import Point
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunFilter
 from perdure.library.checks import Page
@@ -101,6 +102,10 @@ async def _changed(library: AsyncPerdure, agent_id: AgentId | None, before: Stat
     return state
 
 
+PAGE_CHANGES: Point[[AsyncPerdure, AgentId], Awaitable[Sequence[tuple[str, int]]]] = Point("page_changes")
+"""Ids and versions of what features have in an agent's memory: pages that show it are loaded anew as they change."""
+
+
 async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
     """What there is now: short reads at any size of the store."""
     try:
@@ -109,7 +114,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         runs = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
         archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
-        graph = None if agent_id is None else await library.agent_of(agent_id).facts.find_graph()
+        watched = [] if agent_id is None else [await one for one in PAGE_CHANGES(library, agent_id)]
     except (NotFound, StoreError):
         return State()  # read again with the next look
     return State(
@@ -117,7 +122,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         memory=[
             *((one.id, one.version) for one in blocks),
             *((one.id, one.info.version) for one in archives),
-            *((one.id, one.version) for one in (graph,) if one is not None),
+            *(one for some in watched for one in some),
         ],
         mark=mark,
     )

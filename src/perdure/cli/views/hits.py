@@ -1,0 +1,52 @@
+"""What features find beside the messages and passages of a search of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.core.features import Point
+from perdure.core.passages import PassageState
+from perdure.library.agent import AsyncAgent
+from perdure.search.hits import SearchReport, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """A search of the command line, for what features find beside messages and passages; without an agent nothing."""
+
+    text: str
+    agent: AsyncAgent | None = None
+    tags: Sequence[str] = ()
+    states: Sequence[PassageState] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 10
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreHits:
+    """What a feature has found, by its name in the answer.
+
+    Args:
+        ran: the report of its search; None: there was none.
+        shapes: for programs.
+        rows: time, place, text and explanation of each hit, for people.
+    """
+
+    name: str
+    ran: SearchReport | None
+    shapes: Sequence[Mapping[str, Any]]
+    rows: Sequence[tuple[datetime, str, str, Why | None]]
+
+
+FOUND_BY_WORDS: Point[[Searching], Awaitable[MoreHits]] = Point("found_by_words")
+"""A search of the command line asks for more hits."""
+
+
+async def search_more(searching: Searching) -> Sequence[MoreHits]:
+    """What features find."""
+    return [await found for found in FOUND_BY_WORDS(searching)]

@@ -1,1 +1,0 @@
-"""Facts: graphs of agents, what waits for extraction, and changes of what is known."""

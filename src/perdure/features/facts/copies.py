@@ -1,0 +1,203 @@
+"""A graph in an agent file: facts with all their versions, read from one agent and given to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from perdure.core.agent_copies import HiddenText
+from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.redaction import NO_RELATION
+from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.domain.agents.copies import CopyPart, HeldRows
+from perdure.features.facts.settings import check_graph_settings
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.graphs import check_fact, check_scope, entity_text, graph_of_agent
+from perdure.features.facts.values import Entity, Episode, Fact, FactRule
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
+_ALL = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsCopy:
+    """What a graph knows: versions of facts in order, also of deleted and corrected ones.
+
+    Attributes:
+        episodes: `message_seq` is the place among the turns that the file holds.
+        sources: (first number of a fact, number of an episode that supports it).
+        settings: of the graph.
+        passages_read: how many were extracted.
+    """
+
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    episodes: Sequence[Episode] = ()
+    sources: Sequence[tuple[int, int]] = ()
+    rules: Sequence[FactRule] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    passages_read: int = 0
+
+
+def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message]) -> int:
+    """Return how many of these turns facts were extracted from."""
+    last_read = tx.of(Episodes).last_seq(agent_id, conversation_seq)
+    return sum(one.seq <= last_read for one in turns)
+
+
+def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
+    """Return what an agent's graph knows, with the places of its sources among the turns and passages of a file."""
+    turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
+    number = tx.archives.get(passages[0].archive_id).number if passages else 0
+    passages_read = (
+        sum(one.seq <= tx.of(Episodes).last_seq(agent_id, -1 - number) for one in passages) if passages else 0
+    )
+    if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
+        return FactsCopy(passages_read=passages_read)
+    places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
+    held = {*places, *(one.id for one in passages)}
+    episodes = [
+        replace(one, message_seq=places.get(one.ref), conversation_seq=None, agent_id=None)
+        for one in tx.of(Episodes).list(graph.id, limit=_ALL)
+        if one.text is not None or one.ref in held
+    ]
+    seqs = [int(row[0]) for row in tx.of(Facts).columns(graph.id)]
+    all_facts, rules = tx.of(Facts).list_by_seqs(graph.id, seqs), tx.of(Graphs).list_rules(graph.id)
+    gone = {  # what they were derived from was changed, deleted or forgotten; nobody decided that they are wrong
+        first
+        for first, newest in {one.first_seq: one for one in all_facts}.items()
+        if newest.change == "retract" or (newest.is_deletion and newest.origin.get("type") == "correction")
+    }
+    facts = [one for one in all_facts if one.first_seq not in gone]
+    # A name that only such a fact has goes with it.
+    unnamed = {end for one in all_facts if one.first_seq in gone for end in (one.subject, one.object)}
+    unnamed -= {end for one in facts for end in (one.subject, one.object)} | {rule.entity or 0 for rule in rules}
+    sources = tx.of(Facts).sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
+    numbers = {one.seq for one in episodes}
+    return FactsCopy(
+        entities=[one for one in tx.of(Entities).list(graph.id, limit=_ALL) if one.seq not in unnamed],
+        facts=facts,
+        episodes=episodes,
+        sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
+        rules=rules,
+        settings=graph.settings,
+        passages_read=passages_read,
+    )
+
+
+def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, ids: Ids, at: datetime) -> Sequence[str]:
+    """Give a new agent these facts, as they were believed, changed and deleted; none is left out.
+
+    Raises: InvalidInput: they don't fit together; TooMany: a scope is too large.
+    """
+    turns, passages = [one for of_line in rows.turns.values() for one in of_line], rows.passages
+    for seq, count in rows.turns_read.items():
+        if (of_line := rows.turns[seq]) and count > 0:
+            tx.of(Episodes).put_last_seq(agent_id, seq, of_line[min(count, len(of_line)) - 1].seq, at=at)
+    if passages and copy.passages_read > 0:
+        last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
+        tx.of(Episodes).put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
+    if not (copy.entities or copy.rules or copy.settings):
+        return ()
+    for scope in (one.scope for some in (copy.episodes, copy.facts) for one in some):
+        check_scope(tx, scope)
+    graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
+    check_graph_settings(copy.settings)
+    tx.of(Graphs).put(replace(graph, settings=copy.settings, updated_at=at))
+    there = tx.of(Entities).add(
+        [
+            replace(one, id=EntityId(ids.new("entity")), graph_id=graph.id, community_seq=None, fact_count=0)
+            for one in copy.entities
+        ]
+    )
+    tx.passages.add([entity_text(graph, one, at=at) for one in there])
+    entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in there), strict=True))
+    for rule in copy.rules:
+        entity = None if rule.entity is None else _of(entities, rule.entity, "an entity")
+        tx.of(Graphs).add_rule(replace(rule, graph_id=graph.id, entity=entity))
+    places = range(len(turns))
+    kept = [one for one in copy.episodes if one.text is not None or one.ref in passages or one.message_seq in places]
+    new = [replace(_moved(one, turns, passages, ids), graph_id=graph.id) for one in kept]
+    episodes = dict(zip((one.seq for one in kept), tx.of(Episodes).add(new), strict=True))
+    fact_ids = {one.id: FactId(ids.new("fact")) for one in copy.facts}
+    named = {str(old): str(now) for old, now in fact_ids.items()}
+    named |= {one.id: episodes[one.seq].id for one in kept}
+    versions = [
+        check_fact(
+            replace(
+                one,
+                id=fact_ids[one.id],
+                graph_id=graph.id,
+                subject=_of(entities, one.subject, "an entity"),
+                object=_of(entities, one.object, "an entity"),
+                origin=_origin(one.origin, named),
+            )
+        )
+        for one in sorted(copy.facts, key=lambda one: (one.seq != one.first_seq, one.seq))
+    ]
+    begun = [one for one in versions if one.seq == one.first_seq]
+    added = tx.of(Facts).add(graph, [replace(one, first_seq=0) for one in begun])
+    firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
+    later = [replace(one, first_seq=_of(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
+    if len({one.first_seq for one in (*added, *later) if one.expired_at is None}) < sum(
+        one.expired_at is None for one in (*added, *later)
+    ):
+        raise InvalidInput("two versions of one fact are believed at once")
+    believed = [one for one in (*added, *tx.of(Facts).add(graph, later)) if one.expired_at is None]
+    pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]
+    tx.of(Facts).add_sources(graph.id, pairs)
+    Changes(added=believed).update_communities(tx, graph, at=at)
+    return ()
+
+
+def hide_in_facts(facts: dict[str, Any], text: HiddenText) -> None:
+    """Take a text out of the facts of a file, but where it was said again since."""
+    # Forgetting writes a last version itself, so what counts is when a fact was first believed.
+    old = {one["first_seq"] for one in facts["facts"] if one["seq"] == one["first_seq"] and text.is_old(one)}
+    again = [one for one in facts["facts"] if one["first_seq"] not in old and text.redactor.finds(one["text"])]
+    named = {one[end] for one in again if one["expired_at"] is None for end in ("subject", "object")}
+    facts["settings"] = text.redactor.redact_choices(facts["settings"])
+    text.redact(facts["facts"], ("scope", "origin"), text.is_old)
+    text.redact(facts["episodes"], ("text", "scope"), text.is_old)
+    text.redact(facts["rules"], ("text", "entity_name"), text.is_old)
+    past = [one for one in facts["facts"] if one["expired_at"] is not None]
+    text.redact(past, ("text",), lambda one: one["first_seq"] in old)
+    unnamed = [one for one in facts["entities"] if one["seq"] not in named]
+    text.redact(unnamed, ("name", "summary", "aliases", "attributes"), text.is_old)
+    for one in (*facts["facts"], *facts["rules"]):
+        if (one.get("first_seq") in old or text.is_old(one)) and text.redactor.finds(one["relation"]):
+            one["relation"] = NO_RELATION
+
+
+FACTS = CopyPart(name="facts", kind=FactsCopy, hide=hide_in_facts, copy=copy_facts, restore=restore_facts)
+
+
+def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
+    """Return an episode of what its text is now."""
+    new = EpisodeId(ids.new("episode"))
+    if one.text is not None:
+        return replace(one, id=new, ref=new, message_seq=None)
+    if one.ref in passages:
+        return replace(one, id=new, ref=passages[one.ref].id, message_seq=None)
+    turn = turns[one.message_seq or 0]
+    place: dict[str, Any] = {"agent_id": turn.agent_id, "conversation_seq": turn.conversation_seq}
+    return replace(one, id=new, ref=turn.id, message_seq=turn.seq, **place)
+
+
+def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the origin of a version with the new ids of what it names; runs and messages are others now."""
+    kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
+    return kept | {key: named.get(str(kept[key]), "") for key in ("ended_by", "episode_id") if key in kept}
+
+
+def _of(numbers: Mapping[int, T], number: int, what: str) -> T:
+    """Return what has a number in the file. Raises: InvalidInput."""
+    if number not in numbers:
+        raise InvalidInput(f"the facts of the file name {what} of number {number}, which it does not hold")
+    return numbers[number]

@@ -1,0 +1,281 @@
+"""Extraction: what conversations said, and texts that were given, becomes facts.
+
+A batch is read, the extractor is called without any transaction, and its answer is stored together with the position
+up to which was read, if all that was shown is still so. So a crash at any moment repeats a call at most: nothing is
+stored twice, nothing is left out, and nothing comes from what was taken away meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
+from perdure.core.ids import AgentId
+from perdure.engine.ports import in_effect
+from perdure.engine.reading import AGAIN_MAX
+from perdure.engine.run.log import Line
+from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
+from perdure.features.facts.extraction.communities import summarize_due
+from perdure.features.facts.extraction.extractors import FactPorts
+from perdure.features.facts.extraction.nearness import find_same, show_near
+from perdure.features.facts.extraction.plan import plan_extraction
+from perdure.features.facts.extraction.store import pass_over, store_plan
+from perdure.features.facts.extraction.values import NO_ANSWER, Extraction, Extractor, Summarizer
+from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
+from perdure.features.facts.tables import Episodes, Facts, Graphs
+from perdure.features.facts.units.batches import LoadedBatch, load_batch, load_text_batch
+from perdure.features.facts.values import Episode, Fact, Graph
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+Load = Callable[[], Awaitable[LoadedBatch | None]]
+
+BATCHES_MAX = 1_000
+"""The most batches of one conversation that are extracted at once; the rest follows at the next pause."""
+
+
+async def extract_due(
+    ports: FactPorts, line: Line, *, rest: bool = False, piece: Piece | None = None
+) -> Sequence[Fact]:
+    """Extract the batches of a conversation that are due, with `rest` also one that is not full, the passages of the
+    agent's own archive, and what else waits in its graph; return the new facts.
+
+    Args:
+        piece: opens a piece of the work in the background, which ends where somebody asks for the same; the extractor
+            is called outside of it. None: somebody asks, and waits.
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: it changes all the time.
+    """
+    if piece is None:
+        with ports.waiting.take(line), ports.background.foreground.person():
+            return await _extract_all(ports, line, AT_ONCE, lambda: False, rest=rest)
+    return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
+
+
+async def _extract_all(
+    ports: FactPorts, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
+) -> Sequence[Fact]:
+    """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
+    facts: list[Fact] = []
+
+    def count_tries(tx: Tx) -> int:
+        return tx.of(Episodes).count_line_tries(*line, at=ports.clock.now())
+
+    async def load() -> LoadedBatch | None:
+        async with piece():
+            return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
+
+    for _ in range(BATCHES_MAX):
+        try:
+            found = await _extract(ports, load, piece)
+        except (NotFound, StoreError, PutBack):
+            raise
+        except Exception as error:
+            if may_pass(error):
+                raise
+            count = await ports.store.write(lambda tx: tx.of(Episodes).count_line_tries(*line, at=ports.clock.now()))
+            if count < WHOLE_TRIES:
+                raise
+            turns = await extract_singly(ports, line, rest=rest, last=False)
+            log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
+            continue
+        if found is None:
+            break
+        facts += found
+    if rest and not is_taken():
+        try:
+            facts += await _extract_waiting(
+                ports, lambda tx: tx.of(Graphs).find_by_agent(line[0]), line[0], piece, is_taken
+            )
+        except ModelError as error:  # of texts that somebody gave, which keep nobody waiting for their own
+            if may_pass(error) and piece is not AT_ONCE:
+                raise
+            log.warning("texts of %s wait: %s: %s", line[0], type(error).__name__, error)
+            ports.waiting.note(line)
+    if is_taken():
+        return facts
+    await summarize_due(ports, line[0], piece)
+    return facts
+
+
+async def extract_texts(
+    ports: FactPorts, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]
+) -> Sequence[Fact]:
+    """Extract these texts and documents, with the settings of an agent, if there is one; return the facts that are new.
+    Then extract some that earlier calls have left: that fails for nobody.
+
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: they change all the time.
+    """
+    facts: list[Fact] = []
+    seqs = [episode.seq for episode in own]
+    left, loaded = set(seqs), None
+
+    async def load() -> LoadedBatch | None:
+        nonlocal loaded
+        loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs, timezone=ports.settings.timezone)
+        return loaded
+
+    with ports.background.foreground.person():
+        with ports.waiting.take_texts(episode.id for episode in own):
+            try:
+                while (found := await _extract(ports, load)) is not None:
+                    facts += found
+                    left -= set() if loaded is None else {episode.seq for episode in loaded.episodes}
+            except Exception:
+                if agent_id is not None:
+                    ports.waiting.note((agent_id, 0))  # the background comes back to it
+                raise
+            if left:  # somebody else was quicker
+                facts += await ports.store.read(lambda tx: tx.of(Facts).list_by_episodes(graph.id, sorted(left)))
+        try:
+            await _extract_waiting(ports, lambda tx: graph, agent_id, batches_max=1)
+        except Exception as error:
+            log.warning("texts of %s wait: %s: %s", graph.id, type(error).__name__, error)
+    return facts
+
+
+async def _extract_waiting(
+    ports: FactPorts,
+    find: Callable[[Tx], Graph | None],
+    agent_id: AgentId | None,
+    piece: Piece = AT_ONCE,
+    is_taken: Callable[[], bool] = lambda: False,
+    *,
+    batches_max: int = BATCHES_MAX,
+) -> Sequence[Fact]:
+    """Extract the texts that wait in a graph, besides those of which somebody else takes care; one that could not be
+    before stands alone. Return the new facts. Raises: as `extract_due`."""
+    facts: list[Fact] = []
+    waiting = ports.waiting
+
+    def read(tx: Tx) -> LoadedBatch | None:
+        if (graph := find(tx)) is None:
+            return None
+        without, home = frozenset(waiting.texts), ports.settings.timezone
+        return load_text_batch(tx, graph, agent_id, without=without, timezone=home)
+
+    for _ in range(batches_max):
+        with contextlib.ExitStack() as taken:
+
+            async def load() -> LoadedBatch | None:
+                taken.close()  # it is loaded anew
+                async with piece():
+                    loaded = None if is_taken() else await ports.store.read(read)
+                ids = () if loaded is None else [episode.id for episode in loaded.episodes]
+                if not ids or not waiting.texts.keys().isdisjoint(ids):
+                    return None
+                taken.enter_context(waiting.take_texts(ids))
+                return loaded
+
+            found = await _extract(ports, load, piece)
+        if found is None:
+            break
+        facts += found
+    return facts
+
+
+async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
+    """Extract the turns of the next batch of a conversation one by one; leave out those that can't be, and count them
+    as dropped; return how many.
+
+    Args:
+        last: whether a turn is left out also because of what may pass, such as a model that can't be reached.
+    Raises: ModelError, NotFound, StoreError.
+    """
+
+    async def load(most: int | None = 1) -> LoadedBatch | None:
+        return await ports.store.read(load_batch, *line, rest=rest, most=most)
+
+    whole = await load(None)
+    left_out, turns = 0, 0 if whole is None else len(whole.batch.turns)
+    for _ in range(turns):
+        found = None
+        try:
+            if turns > 1:
+                found = await _extract(ports, load)
+        except (NotFound, StoreError):
+            raise
+        except Exception as error:
+            if may_pass(error) and not last:
+                raise
+            log.info("a turn of conversation %s of %s can't be extracted: %s", line[1], line[0], error)
+        if found is None and (loaded := await load()) is not None:
+            left_out += await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
+    return left_out
+
+
+def may_pass(error: Exception) -> bool:
+    """Return whether the same call may succeed later: it is not what it reads that makes it fail."""
+    return isinstance(error, Conflict) or (isinstance(error, ModelError) and error.retryable)
+
+
+async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequence[Fact] | None:
+    """Extract one batch and store what it says; return the new facts. None: facts are off, or nothing is left to do.
+
+    What changes while an extractor reads it is loaded and read anew.
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict; PutBack, if nobody waits.
+    """
+    for _ in range(AGAIN_MAX):
+        loaded = await load()
+        if loaded is None:
+            return None
+        model = "" if loaded.agent is None else in_effect(loaded.agent, ports.models).model
+        extractor = ports.find_extractor(loaded.settings.extractor, model)
+        if extractor is None:
+            return None
+        try:
+            if piece is not AT_ONCE and isinstance(extractor, Summarizer) and ports.yields(extractor.handle):
+                async with ports.slot(extractor.handle):
+                    later = await load()
+                    if later is None:
+                        return None
+                    loaded, extraction = await _ask(ports, later, extractor)
+            else:
+                loaded, extraction = await _ask(ports, loaded, extractor)
+        except ModelError as error:
+            if loaded.line is None and not may_pass(error) and await _count_try(ports, loaded):
+                return ()
+            raise
+        batch = loaded.batch
+        if loaded.graph is not None and ports.search.has_embedder:
+            is_shown = isinstance(extractor, Summarizer)
+            batch, extraction = await find_same(ports, loaded.graph, batch, extraction, shown=is_shown)
+            loaded = replace(loaded, batch=batch)
+        plan = plan_extraction(batch, extraction)
+        async with piece():
+            facts = await ports.store.write(
+                store_plan, loaded, plan, extraction=extraction, ids=ports.ids, at=ports.clock.now()
+            )
+        if facts is not None:
+            return facts
+    raise Conflict(f"what is to be extracted has changed {AGAIN_MAX} times meanwhile: extract it again")
+
+
+async def _count_try(ports: FactPorts, loaded: LoadedBatch) -> bool:
+    """Count that texts could not be extracted; one alone that could not be too often is passed over. Return whether
+    that was done. Raises: StoreError."""
+    graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
+    if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
+        await ports.store.write(lambda tx: tx.of(Episodes).count_tries(graph_id, seqs))
+        return False
+    await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
+    log.warning("a text of %s is left out of facts after %d tries", graph_id, TRIES)
+    return True
+
+
+async def _ask(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
+    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
+    batch = loaded.batch
+    if not any(turn.text.strip() for turn in batch.turns):
+        return loaded, Extraction()
+    if loaded.graph is not None and ports.search.has_embedder and isinstance(extractor, Summarizer):
+        batch = await show_near(ports, loaded.graph, batch)  # patterns go by names alone
+    handle = extractor.handle if isinstance(extractor, Summarizer) else ""
+    limit_s = ports.limit_s(handle, ports.settings.extraction_timeout_s)
+    extraction = await extractor.extract(replace(batch, limit_s=limit_s))
+    if NO_ANSWER in extraction.dropped and not extraction.entities:
+        raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
+    return replace(loaded, batch=batch), extraction

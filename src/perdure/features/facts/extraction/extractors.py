@@ -1,0 +1,51 @@
+"""What derives facts from what was said: patterns, or a model; and what their callers need of the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import partial
+
+from perdure.app import App
+from perdure.core.models import EXTRACTIVE
+from perdure.engine.ports import Ports
+from perdure.features.facts.extraction.model_extractor import ModelExtractor
+from perdure.features.facts.extraction.patterns import PatternExtractor
+from perdure.features.facts.extraction.values import Extractor, FindExtractor
+from perdure.features.facts.extraction.waiting import Waiting
+
+
+def extract_nothing(setting: str, model: str) -> Extractor | None:
+    """`FindExtractor` of a program that extracts no facts."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactPorts(Ports):
+    """What extraction needs of the world beside what the engine does.
+
+    Args:
+        find_extractor: finds what derives facts from what was said.
+        waiting: the conversations that wait for extraction.
+    """
+
+    find_extractor: FindExtractor = extract_nothing
+    waiting: Waiting = field(default_factory=Waiting)
+
+    @classmethod
+    def of(cls, app: App) -> FactPorts:
+        """Return those of an engine."""
+        shared = {one.name: getattr(app.ports, one.name) for one in fields(Ports)}
+        found = extract_nothing if app.settings.facts == "off" else partial(_find_extractor, app)
+        return cls(**shared, find_extractor=found)
+
+
+def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
+    """Return what derives facts from what was said. Raises: ModelNotFound."""
+    settings = app.settings
+    handle = settings.facts_model or agent_model
+    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
+    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
+        return PatternExtractor()
+    if (model := app.models.find(handle)) is None:
+        raise app.models.not_found(handle)
+    return ModelExtractor(model, handle, app.telemetry)

@@ -1,0 +1,65 @@
+"""Whether a name stands in what an extractor read: a model also names what nobody said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.core.provenance.sources import TRUSTED
+from perdure.core.text.forms import match_form, name_key
+from perdure.core.text.words import STOP_WORDS, stems
+from perdure.features.facts.extraction.values import USER, Batch, Turn
+from perdure.providers.extractive.kin import KIN
+
+FIRST_PERSON = frozenset(map(name_key, ("I", "me", "myself", USER, "the user", "speaker", "我", "本人", "用户")))
+_LATIN_KIN, _OTHER_KIN = ("|".join(word for word in KIN if word.isascii() == ascii) for ascii in (True, False))
+_KIN = re.compile(rf"\b(?:{_LATIN_KIN})\b|{_OTHER_KIN}")
+_JOINTS = re.compile(r"[的の\s]")
+_FILLERS = STOP_WORDS | {name_key(USER), "year", "old"}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the turns of a batch and those before say, their speakers, and the names of what is known.
+
+    Args:
+        text: in one form of letters, without spaces.
+        words: their stems.
+        kin: what the relatives in it are to somebody.
+    """
+
+    text: str
+    words: frozenset[str]
+    kin: frozenset[str]
+
+    @classmethod
+    def of(cls, batch: Batch) -> Said:
+        """Return what is said in a batch."""
+        turns = [*batch.context, *batch.turns]
+        known = [name for one in batch.entities for name in (one.name, *one.aliases)]
+        text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))
+        return cls(_JOINTS.sub("", text), frozenset(stems(text)), frozenset(KIN[word] for word in _KIN.findall(text)))
+
+    def holds(self, name: str) -> bool:
+        """Return whether each word of a name is said, in any form: of scripts without spaces each pair of signs; of
+        relatives also another word for the same."""
+        name = name_key(name)
+        rest = _KIN.sub(lambda kin: " " if KIN[kin[0]] in self.kin else kin[0], name)
+        tokens = [one for one in stems(_JOINTS.sub(" ", rest)) if one not in _FILLERS]
+        if not tokens and rest == name:
+            return name in FIRST_PERSON or _JOINTS.sub("", name) in self.text
+        return all(one in self.words or self._holds_form(one) for one in tokens)
+
+    def _holds_form(self, token: str) -> bool:
+        """Return whether a token is said inside others, or as another form of a word: `Warszawa` and `Warszawie`."""
+        if len(token) <= 2:
+            return not token.isascii() and token in self.text
+        sizes = ((word, max(4, len(token) - 3, len(word) - 3)) for word in self.words if token[:4].isalpha())
+        return any(token[:size] == word[:size] for word, size in sizes)
+
+
+def speaker_of(turns: Sequence[Turn]) -> str | None:
+    """Return who the first person is in what these turns say; None: nobody in particular."""
+    speakers = {turn.speaker for turn in turns if turn.is_user and turn.trust in TRUSTED}
+    return speakers.pop() if len(speakers) == 1 else None

@@ -1,0 +1,308 @@
+"""The extractor without a model: what people state about themselves and theirs, by patterns.
+
+A JSON document is read by a fixed table of keys: `{"user": {"name": "Ada", "city": "Turin"}}` says where Ada lives. It
+comes as `domain.facts.documents` renders it, a line for each value: `user, city: Turin`. Only records of people are
+read, and of them only keys that name a known relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from perdure.core.models import EXTRACTIVE
+from perdure.core.text.dates import spans
+from perdure.core.text.zones import local
+from perdure.features.facts.extraction.values import (
+    USER,
+    Batch,
+    Decision,
+    ExtractedEntity,
+    ExtractedFact,
+    Extraction,
+    Turn,
+)
+from perdure.features.facts.values import Entity
+from perdure.providers.extractive.kin import KIN
+from perdure.providers.extractive.language import asks, language_of, load_table
+from perdure.providers.extractive.statements import (
+    BIRTHDAY,
+    NAME,
+    OBJECT_SIGNS,
+    OBJECT_WORDS,
+    RELATIONS,
+    Statement,
+    statements_in,
+)
+
+_DOCUMENTS: Final = load_table("documents")
+_KEYS: Final = {word: key for key, words in _DOCUMENTS["listed"].items() for word in words}
+"""Key of a document -> key of a fact in `statements.RELATIONS`, or a relation of its own."""
+_OF_PEOPLE_ONLY, _SPEAKER, _PARTS, _TITLES, _JOBS, _SAYING = (
+    frozenset[str](_DOCUMENTS[name]) for name in ("of_people_only", "speaker", "parts", "titles", "jobs", "saying")
+)
+_PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
+_LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
+
+
+def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
+    """Find the statements of a rendered document, in order."""
+    records: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
+        *path, key = (part.strip().casefold() for part in match["path"].split(","))
+        record, key = _place(path, key)
+        if key:
+            records.setdefault(record, []).append((key, match["value"].strip()))
+    return [one for path, values in records.items() for one in _of_record(path, values, now)]
+
+
+def said_in_document(text: str, speaker: str) -> Sequence[str]:
+    """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
+    lines = [
+        (tuple(match["path"].casefold().split(", ")), match["value"].strip())
+        for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
+    ]
+    named = {path[:-1]: value for path, value in lines if path[-1] in _SAYING}
+    own = {one for one in named if _SPEAKER.intersection((*one[-1:], named[one].casefold())) or named[one] == speaker}
+    others = named.keys() - own
+    return [
+        value
+        for (*record, _), value in lines
+        if tuple(record) in own or not any(tuple(record[: len(other)]) == other for other in others)
+    ]
+
+
+def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
+    """Return the record that a value belongs to, and the key of the fact in it; empty: it has none."""
+    if key == "name" and path and path[-1] in _KEYS and path[-1] not in _PERSON:  # "user, company, name"
+        key = path.pop()
+    elif key in _TITLES:
+        key = "job" if path and path[-1] in _JOBS else key
+    while path and path[-1] in _PARTS:
+        path.pop()
+    return tuple(path), _KEYS.get(key, "")
+
+
+def _of_record(path: tuple[str, ...], values: Sequence[tuple[str, str]], now: datetime) -> Iterator[Statement]:
+    """Find the statements of one record, if it is of a person."""
+    word = next((part for part in reversed(path) if not part.isdigit()), "")
+    name = next((value for key, value in values if key == NAME and _fits(value)), "")
+    if word in _SPEAKER:
+        subject = ""
+        if name:
+            yield Statement(relation=NAME, object=name, kind="Person")
+    elif name and (word in _PERSON or _OF_PEOPLE_ONLY & {key for key, _ in values}):
+        subject = name
+        if word in KIN:
+            yield Statement(relation=f"{KIN[word]}_OF", object=name, kind="Person", word=word)
+    else:
+        return
+    for key, value in values:
+        if key == BIRTHDAY and next(iter(spans(value, now=now)), None):
+            yield Statement(relation=BIRTHDAY, object=value, kind="Event", subject=subject)
+        if key in RELATIONS:
+            relation, kind = RELATIONS[key]
+            for item in filter(_fits, value.split("; ")):
+                item = f"{item} years old" if key == "Age" and item.isdecimal() else item
+                yield Statement(relation=relation, object=item, kind=kind, subject=subject)
+
+
+def _fits(value: str) -> bool:
+    """Return whether a value is as short as a name."""
+    return bool(value) and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS
+
+
+SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS", "WORKS_AT", "HAS_BIRTHDAY"})
+"""Relations of which a person has one object at a time: a new one ends the one before."""
+
+CORRECTABLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS", "WORKS_AT", "LIKES", "DISLIKES"})
+"""Relations of one verb: they begin with the turn unless it says another time, and "I meant" puts another object in."""
+
+OPPOSITES: Final[Mapping[str, str]] = {"LIKES": "DISLIKES", "DISLIKES": "LIKES"}
+
+# Relation -> the sentence in English and in Chinese, now and in the past.
+_SENTENCES: Final[Mapping[str, Sequence[str]]] = load_table("phrases")["of_relations"]
+
+
+class PatternExtractor:
+    """`Extractor` by patterns, in English and Chinese, of what users say. Equal batches give equal answers."""
+
+    async def extract(self, batch: Batch) -> Extraction:
+        """Raise nothing, whatever the batch holds."""
+        return _Extraction(batch).run()
+
+
+class _Extraction:
+    """One extraction, turn by turn."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._entities: dict[str, ExtractedEntity] = {}
+        self._facts: list[ExtractedFact] = []
+        self._known: dict[str, tuple[int, Entity]] = {}
+        shared = set()
+        for place, one, name in _names(batch):
+            key = name.casefold()
+            if self._known.setdefault(key, (place, one))[1].seq != one.seq:
+                shared.add(key)
+        for key in shared:  # two have the name: patterns can't tell which is meant
+            del self._known[key]
+        self._shared = shared
+
+    def run(self) -> Extraction:
+        """Extract from all turns of users."""
+        people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
+        found: list[tuple[Turn, Statement]] = []
+        before: list[str] = []
+        for turn in (*self._batch.context, *self._batch.turns):
+            if turn.is_user and turn in self._batch.turns:
+                told = before[-1] if before else ""
+                is_json = turn.kind == "json"
+                said = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
+                for words in said_in_document(turn.text, turn.speaker) if is_json else (turn.text,):
+                    said += statements_in(words, now=turn.occurred_at, people=people, before="" if is_json else told)
+                found += [(turn, one) for one in said]
+            before = [turn.text] if turn.is_user else [] if asks(turn.text) else before
+        for turn, one in found:
+            if one.relation == NAME and not one.subject:
+                self._name(turn.speaker, one)
+        for turn, one in found:
+            if one.relation != NAME and one.subject.casefold() not in self._shared:
+                self._add(turn, one)
+        return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
+
+    def _name(self, speaker: str, statement: Statement) -> None:
+        """Let the speaker have a name from now on, with `User` or the name they had as an alias; or have it no more."""
+        entity, name = self._entity(speaker, "Person"), statement.object
+        if statement.mode != "is":
+            name = speaker if entity.name.casefold() == name.casefold() else entity.name
+        if name.casefold() != entity.name.casefold():
+            aliases = tuple(one for one in (*entity.aliases, entity.name) if one.casefold() != name.casefold())
+            self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
+
+    def _add(self, turn: Turn, statement: Statement) -> None:
+        """Add what a statement says."""
+        subject = self._entity(statement.subject or turn.speaker, "Person")
+        if not statement.object:
+            if (now_so := self._now_so(subject, statement.relation)) is None:
+                return
+            statement = replace(statement, object=now_so)
+        object_ = self._entity(statement.object, statement.kind)
+        if subject.name == object_.name or object_.name.casefold() in self._shared:
+            return
+        now = turn.occurred_at
+        valid_at = statement.valid_at
+        invalid_at = statement.invalid_at or (now if statement.mode in ("was", "not", "ends") else None)
+        if statement.mode == "is" and valid_at is None and not statement.old and statement.relation in CORRECTABLE:
+            valid_at = now
+        fact = ExtractedFact(
+            subject=subject.name,
+            relation=statement.relation,
+            object=object_.name,
+            text=_sentence(turn, statement, subject.name, object_.name),
+            turns=(turn.number,),
+            valid_at=_iso(valid_at, now),
+            invalid_at=_iso(invalid_at, now),
+        )
+        if statement.word and statement.relation != "HAS_PET":  # Eva is the sister, not the speaker
+            fact = replace(fact, subject=object_.name, object=subject.name)
+            subject, object_ = object_, subject
+        self._decide(statement, fact, subject, object_)
+
+    def _decide(
+        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
+    ) -> None:
+        """Add a fact with what it means for earlier ones of the batch and for known ones."""
+        decision, place = self._other_in_batch(statement, fact)
+        if place is not None:
+            self._facts.append(replace(fact, decision=decision, replaces=place))
+            return
+        decision, place = self._other_known(statement, fact, subject, object_)
+        if place is not None or statement.mode in ("is", "was"):
+            self._facts.append(replace(fact, decision=decision, known=place))
+
+    def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
+        """Return what a fact means for an earlier one of the batch, and its place."""
+        target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
+        for place, one in reversed(list(enumerate(self._facts, 1))):
+            if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):
+                decision = _meaning(statement, one.relation, one.object == target)
+                if decision is not None:
+                    return decision, place
+        return "ADD", None
+
+    def _other_known(
+        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
+    ) -> tuple[Decision, int | None]:
+        """Return what a fact means for a known one, and its place."""
+        if subject.known is None:
+            return "ADD", None
+        seq = self._batch.entities[subject.known - 1].seq
+        object_ = self._entity(statement.old, statement.kind) if statement.old else object_
+        other = None if object_.known is None else self._batch.entities[object_.known - 1].seq
+        for place, known in reversed(list(enumerate(self._batch.facts, 1))):
+            if known.subject == seq and known.invalid_at is None:
+                decision = _meaning(statement, known.relation, known.object == other)
+                if decision is not None:
+                    return decision, place
+        return "ADD", None
+
+    def _now_so(self, subject: ExtractedEntity, relation: str) -> str | None:
+        """Return the object that a fact of the batch or a known one gives the subject in this relation."""
+        for one in reversed(self._facts):
+            if (one.subject, one.relation) == (subject.name, relation):
+                return one.object if one.invalid_at is None else None
+        seq = self._batch.entities[subject.known - 1].seq if subject.known else None
+        names = {one.seq: one.name for one in self._batch.entities}
+        known = [one for one in self._batch.facts if (one.subject, one.relation) == (seq, relation)]
+        return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
+
+    def _entity(self, name: str, kind: str) -> ExtractedEntity:
+        """Return the entity of this name, the known one if there is one."""
+        key = name.casefold()
+        for one in self._entities.values():
+            if key in (one.name.casefold(), *map(str.casefold, one.aliases)):
+                return one
+        place, known = self._known.get(key, (None, None))
+        entity = ExtractedEntity(name=known.name if known else name, type=known.type if known else kind, known=place)
+        if entity.name.casefold() != key:
+            entity = replace(entity, aliases=(name,))
+        self._entities[key] = entity
+        return entity
+
+
+def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
+    """Return what a statement means for a fact of its subject with this relation; None: nothing."""
+    if statement.relation == relation and same_object:
+        if statement.old:
+            return "UPDATE"
+        return {"is": "NONE", "was": "UPDATE", "not": "UPDATE", "ends": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
+    if statement.mode != "is" or statement.invalid_at is not None:
+        return None
+    if statement.relation == relation and relation in SINGLE:
+        return "SUPERSEDE"
+    return "SUPERSEDE" if relation == OPPOSITES.get(statement.relation) and same_object else None
+
+
+def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> str:
+    """Return the fact in words, in the language of the turn."""
+    chinese = language_of(turn.text) == "zh"
+    form, names = _SENTENCES.get(statement.relation, _SENTENCES["kin"]), (subject, object_)
+    if chinese and statement.relation == "HAS_AGE":
+        names = subject, object_.replace(" years old", "岁")
+    return form[chinese + 2 * (statement.mode in ("was", "not", "ends"))].format(*names, word=statement.word)
+
+
+def _iso(time: datetime | None, now: datetime) -> str | None:
+    """Return a time as extractors write it, in the zone of the turn."""
+    return None if time is None else local(time, now.tzinfo or UTC).isoformat()
+
+
+def _names(batch: Batch) -> Iterator[tuple[int, Entity, str]]:
+    """Yield place, entity and name of all names of known entities."""
+    for place, entity in enumerate(batch.entities, 1):
+        for name in dict.fromkeys((entity.name, *entity.aliases)):
+            yield place, entity, name

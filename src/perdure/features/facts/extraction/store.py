@@ -1,0 +1,366 @@
+"""Storing what an extraction found, in one transaction with the position up to which was read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import InvalidInput, NotFound, VersionConflict
+from perdure.core.ids import FactId, Ids
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
+from perdure.core.text.forms import match_form, name_key
+from perdure.engine.reading import Reading
+from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
+from perdure.features.facts.extraction.times import better_times
+from perdure.features.facts.extraction.values import Extraction
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
+from perdure.features.facts.units.citations import count_citations
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.graphs import (
+    FactFields,
+    NewFact,
+    add_facts,
+    change_fact,
+    delete_facts,
+    graph_of_agent,
+    settle,
+    store_entities,
+)
+from perdure.features.facts.values import Episode, Fact, Graph
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+SAME_MAX = 100
+"""How many facts of two entities and a relation are compared with a new one."""
+
+
+def store_plan(
+    tx: Tx, loaded: LoadedBatch, plan: Plan, *, extraction: Extraction, ids: Ids, at: datetime
+) -> Sequence[Fact] | None:
+    """Store a plan and mark its batch as extracted; return the facts that are new. None: nothing happens, because
+    another process has stored the batch, or what the extractor was shown has changed.
+
+    Raises: NotFound.
+    """
+    if not _reading(loaded).holds(tx):
+        return None
+    _claim(tx, loaded, at=at)
+    if loaded.line is not None:  # of a changed message they were counted before
+        count_citations(tx, loaded.graph, loaded.messages)
+    if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
+        return ()
+    graph = _graph_of(tx, loaded, ids=ids, at=at)
+    tx.of(Graphs).count_calls(
+        graph.id, calls=extraction.calls, input_tokens=extraction.input_tokens, output_tokens=extraction.output_tokens
+    )
+    plan = _within_policy(loaded, plan)
+    if loaded.agent is None:  # no block keeps the name
+        plan = with_name_alone(loaded.batch, plan)
+    tx.of(Graphs).count_dropped(graph.id, plan.dropped)
+    if not plan.facts:  # a name is no fact of an agent
+        store_entities(tx, graph, [one for one in plan.entities if one.known and one.is_new_name], ids=ids, at=at)
+        return ()
+    entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
+    episodes = tx.of(Episodes).add(episodes_of(loaded, graph, ids=ids, at=at))
+    tx.sources.add(_writes_of(loaded, plan, graph, episodes, at=at))
+    known = tx.of(Facts).list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
+    storing = _Storing(tx, graph, loaded, entities, known, ids=ids, at=at)
+    added = []
+    for planned in plan.facts:
+        supports = [episodes[number - 1] for number in planned.turns]
+        origin = {**_origin(loaded, planned, extraction), "episode_id": supports[-1].id}
+        try:
+            fact = storing.store(planned, supports, origin)
+        except (InvalidInput, NotFound, VersionConflict) as error:  # it alone: the others of the batch are stored
+            log.warning("a fact of %s is left out: %s", graph.id, error)
+            tx.of(Graphs).count_dropped(graph.id, {"it can't be stored": 1})
+        else:
+            added += [] if fact is None else [fact]
+    return storing.end(added)
+
+
+def _within_policy(loaded: LoadedBatch, plan: Plan) -> Plan:
+    """The plan without the facts that the agent's policy keeps out, which are counted."""
+    kept = [planned for planned in plan.facts if loaded.policy != "block" or planned.trust not in OUTSIDE]
+    if not (left_out := len(plan.facts) - len(kept)):
+        return plan
+    used = sorted({place for planned in kept for place in (planned.subject, planned.object)})
+    places = {place: new for new, place in enumerate(used)}  # an entity is kept with a fact about it
+    return replace(
+        plan,
+        entities=[plan.entities[place] for place in used],
+        facts=[replace(one, subject=places[one.subject], object=places[one.object]) for one in kept],
+        dropped={**plan.dropped, "from outside": left_out},
+    )
+
+
+def _writes_of(
+    loaded: LoadedBatch, plan: Plan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
+) -> Sequence[MemoryWrite]:
+    """The sources of the episodes that support facts of the plan."""
+    if loaded.policy == "allow":
+        return ()
+    numbers = sorted({number for planned in plan.facts for number in planned.turns if number in loaded.sources})
+    writes = []
+    for number in numbers:
+        message = loaded.messages[number - 1] if loaded.messages else None
+        writes.append(
+            MemoryWrite(
+                kind="fact",
+                owner_id=graph.id,
+                ref=episodes[number - 1].id,
+                sources=loaded.sources[number],
+                agent_id=None if loaded.agent is None else loaded.agent.id,
+                run_id=None if message is None else message.run_id,
+                message_id=None if message is None else message.id,
+                created_at=at,
+            )
+        )
+    return writes
+
+
+def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -> Mapping[str, Any]:
+    """Return who found a fact, and in which message of which run; none of a passage or a text that was given."""
+    origin: dict[str, Any] = {"type": "extraction", "model": extraction.model}
+    if loaded.messages:
+        message = loaded.messages[max(planned.turns) - 1]
+        origin |= {"message_id": message.id, "run_id": message.run_id, "step_id": message.step_id}
+    return {name: value for name, value in origin.items() if value is not None}
+
+
+def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
+    """Mark a batch as extracted without its facts, and count its turns as dropped; return how many. If it has changed,
+    or another process has stored it, nothing happens.
+
+    Raises: NotFound.
+    """
+    turns = len(loaded.batch.turns)
+    if not _reading(loaded).holds(tx):
+        return 0
+    _claim(tx, loaded, at=at)
+    tx.of(Graphs).count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
+    return turns
+
+
+def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
+    """Return the graph of a batch, a new one if its agent has none. Raises: NotFound."""
+    if loaded.line is not None:
+        return graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
+    return tx.of(Graphs).get(loaded.episodes[0].graph_id)
+
+
+def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
+    """Move the position over the batch, which holds as it was read."""
+    if loaded.line is None:
+        seqs = [episode.seq for episode in loaded.episodes]
+        tx.of(Episodes).mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
+    else:
+        tx.of(Episodes).put_last_seq(*loaded.line, loaded.upto_seq, at=at)
+
+
+def _reading(loaded: LoadedBatch) -> Reading:
+    """All that an extractor was shown of a batch, and what decides about its answer."""
+    facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
+    names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
+
+    def again(tx: Tx) -> object:
+        agents = {episode.agent_id for episode in loaded.episodes if episode.agent_id is not None}
+        for agent_id in sorted(agents | ({loaded.agent.id} if loaded.agent is not None else set())):
+            tx.agents.lock(agent_id)
+        graph = loaded.graph
+        if graph is None and loaded.agent is not None:
+            graph = tx.of(Graphs).find_by_agent(loaded.agent.id)
+        if graph is not None:
+            tx.of(Graphs).lock(graph.id)
+        now = load_again(tx, loaded)
+        newest = tx.of(Facts).list_by_ids([id_ for id_, _ in facts])
+        known = [(one.id, one.seq) for one in newest if one.expired_at is None]
+        there = tx.of(Entities).list_by_seqs(graph.id, list(names)) if graph is not None else ()
+        # One may have gained names since; what it was called has to be its name still.
+        called = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in there}
+        return None if now is None else (_turns(now), known, called)
+
+    return Reading((_turns(loaded), facts, names), again)
+
+
+def _turns(loaded: LoadedBatch) -> object:
+    """The turns of a batch, and by which settings and rules they are extracted."""
+    rows: Sequence[Message | Passage | Episode] = [*loaded.messages, *loaded.passages, *loaded.episodes]
+    refs = [row.id for row in rows]
+    batch = replace(loaded.batch, entities=(), facts=())
+    graph_id = None if loaded.graph is None else loaded.graph.id
+    return refs, graph_id, batch, loaded.settings, loaded.sources, loaded.policy
+
+
+class _Storing:
+    """The facts of a plan while they are stored, in order. Sources and communities of all are written at the end.
+
+    Args:
+        entities: the numbers of the plan's entities.
+        known: the newest versions of the facts that the plan decides about.
+    """
+
+    def __init__(
+        self,
+        tx: Tx,
+        graph: Graph,
+        loaded: LoadedBatch,
+        entities: Sequence[int],
+        known: Sequence[Fact],
+        *,
+        ids: Ids,
+        at: datetime,
+    ) -> None:
+        self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
+        self._entities, self._known = entities, {fact.id: fact for fact in known}
+        self._sources: list[tuple[int, int]] = []
+        self._stored: dict[int, FactId] = {}
+        self._changes = Changes()
+
+    def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
+        """Write what the facts have in common; return those that are new as they are now."""
+        self._tx.of(Facts).add_sources(self._graph.id, self._sources)
+        self._changes.update_communities(self._tx, self._graph, at=self._at)
+        newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
+        return [fact for fact in newest if fact.expired_at is None]
+
+    def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
+        """Carry out the decision about one fact; return it if it is new."""
+        id_ = planned.known.id if planned.known else self._stored.get(planned.earlier or 0)
+        known = self._known[id_] if id_ is not None else None
+        if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
+            known = None  # it was deleted since the batch was read: what was said stands by itself
+        if known is None and planned.decision in ("DELETE", "NONE"):
+            return None
+        if known is not None and known.is_decision and not self._says_anew(planned, known):
+            planned = replace(
+                planned, decision="NONE" if planned.decision in ("UPDATE", "DELETE") else planned.decision
+            )
+        if known is not None and planned.decision == "DELETE":
+            self._support(planned, known, supports)  # what denies it: without that it is believed again
+            delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
+            self._join(known, known)
+            return None
+        if known is not None and planned.decision == "NONE":
+            self._support(planned, known, supports)
+            return None
+        subject, object_ = self._entities[planned.subject], self._entities[planned.object]
+        if subject == object_:
+            self._tx.of(Graphs).count_dropped(self._graph.id, {"subject is object": 1})
+            return None
+        if self._is_deleted(planned, subject, object_, supports):
+            self._tx.of(Graphs).count_dropped(self._graph.id, {"deleted by a person": 1})
+            return None
+        tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
+        if known is not None and planned.decision == "UPDATE":
+            fields = self._better(known, planned)
+            changed = change_fact(tx, graph, known, fields, change="update", origin=origin, at=at, together=together)
+            self._known[known.id] = changed
+            self._support(planned, known, supports)
+            return changed
+        if (same := self._find_same(planned, supports)) is not None:
+            self._support(planned, same, supports)
+            self._join(same, known)
+            return None
+        new = NewFact(
+            text=planned.text,
+            subject=subject,
+            relation=planned.relation,
+            object=object_,
+            type=planned.type,
+            rating=planned.rating,
+            valid_at=planned.valid_at,
+            invalid_at=planned.invalid_at,
+            state="proposed" if self._needs_approval(planned) else "active",
+            trust=planned.trust,
+            scope=supports[0].scope,
+        )
+        (fact,) = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports], together=together)
+        self._support(planned, fact, supports)
+        self._join(fact, known)
+        return fact
+
+    def _join(self, fact: Fact, known: Fact | None) -> None:
+        """Let a fact and the one that it is true instead of, if any, end as their times say, and others with them."""
+        if known is not None:
+            tx, graph, at, together = self._tx, self._graph, self._at, self._changes
+            settle(tx, graph, [fact, known], joined=True, at=at, together=together)
+            self._known = {one.id: one for one in tx.of(Facts).list_by_ids(list(self._known))}
+
+    def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
+        """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""
+        scope = set(scope_of(supports[0]))
+        said = {
+            version.first_seq
+            for version in self._tx.of(Facts).list_between(self._graph.id, subject, object_, limit=SAME_MAX)
+            if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
+        }
+        return any(
+            fact.is_decision
+            and (fact.is_deletion or (fact.subject, fact.object) != (subject, object_))
+            and scope <= set(fact.scope.items())
+            and not self._says_anew(planned, fact)
+            for fact in self._tx.of(Facts).list_by_firsts(self._graph.id, sorted(said))
+        )
+
+    def _says_anew(self, planned: PlannedFact, version: Fact) -> bool:
+        """Whether the user said it after somebody wrote this version; beside what an agent said, by its name."""
+        turns = [turn for turn in self._loaded.batch.turns if turn.number in planned.turns]
+        later = [
+            turn for turn in turns if turn.is_user and turn.trust == "user" and turn.occurred_at > version.created_at
+        ]
+        if not later or len(later) == len(turns):
+            return bool(later)
+        object_ = self._entities[planned.object]
+        (entity,) = self._tx.of(Entities).list_by_seqs(self._graph.id, [object_])
+        names = list(map(name_key, (entity.name, *entity.aliases)))
+        return any(name in name_key(turn.text) for turn in later for name in names)
+
+    def _needs_approval(self, planned: PlannedFact) -> bool:
+        """Whether a new fact waits until a person accepts it."""
+        return self._loaded.settings.capture == "ask" or (self._loaded.policy == "approve" and planned.trust in OUTSIDE)
+
+    def _better(self, known: Fact, planned: PlannedFact) -> FactFields:
+        """Return what a fact that says a known one better changes of it."""
+        before = known.valid_at, known.invalid_at
+        valid_at, invalid_at = better_times(planned.valid_at, planned.invalid_at, before=before)
+        return {
+            "text": planned.text,
+            "subject": self._entities[planned.subject],
+            "relation": planned.relation,
+            "object": self._entities[planned.object],
+            "type": planned.type or known.type,
+            "rating": max(planned.rating, known.rating),
+            "valid_at": valid_at,
+            "invalid_at": invalid_at,
+            "trust": known.trust if known.trust in TRUSTED else planned.trust,
+        }
+
+    def _support(self, planned: PlannedFact, fact: Fact, supports: Sequence[Episode]) -> None:
+        """Link a fact with the episodes that say it, and with what later facts of the answer call it."""
+        self._stored[planned.number] = fact.id
+        self._known.setdefault(fact.id, fact)
+        self._sources += [(fact.first_seq, episode.seq) for episode in supports]
+
+    def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
+        """Return the believed fact of their scope that says the same of the same time: one may have come since the
+        batch was read."""
+        ends, scope = (self._entities[planned.subject], self._entities[planned.object]), set(scope_of(supports[0]))
+        at = planned.valid_at or supports[-1].occurred_at
+        for fact in self._tx.of(Facts).list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
+            is_over = fact.invalid_at is not None and fact.invalid_at <= at
+            if (
+                fact.trust == planned.trust
+                and scope <= set(fact.scope.items())
+                and (fact.invalid_at == planned.invalid_at or (planned.invalid_at is None and not is_over))
+                and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
+            ):
+                return fact
+        return None

@@ -1,0 +1,201 @@
+"""Extraction in the background, for all conversations of a process.
+
+A conversation is looked at when a batch of it is full by this process's count, and at a pause. Then it waits for a
+moment in which this process answers nobody. What fails is tried again later, a few times, and then passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from perdure.app import App
+from perdure.core.agents import Agent
+from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
+from perdure.engine.run.log import Line, RunLog
+from perdure.engine.workers.background import LineWorker, PutBack
+from perdure.engine.workers.worker import Worker
+from perdure.features.facts.extraction.extract import extract_due, extract_singly
+from perdure.features.facts.extraction.extractors import FactPorts, extract_nothing
+from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
+from perdure.features.facts.fading.passes import ForgettingWork
+from perdure.features.facts.settings import load_agent_facts
+from perdure.features.facts.tables import Episodes
+from perdure.features.facts.units.turns import is_turn
+
+log = logging.getLogger(__name__)
+
+AT_CLOSE_S = 0.5
+"""How long a closing process extracts what waits, batch by batch: an imported history takes minutes."""
+LEFT_MESSAGES = 1_000
+"""How many of the newest messages a starting process looks at for conversations that were left waiting."""
+
+
+class Extractions:
+    """The extractions of one process."""
+
+    def __init__(self, app: App) -> None:
+        self.ports = ports = FactPorts.of(app)
+        self._waiting, self._pauses = ports.waiting, app.runner.pauses
+        self._worker = LineWorker("facts", self._work)
+        self._forgetting = ForgettingWork(ports)
+        self._tidying = LineWorker("fading", self._forgetting.tidy_due)
+        self._left = Worker("looking for conversations that wait for extraction", self.find_left, None)
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        if ports.find_extractor is not extract_nothing:
+            self._waiting.wake = self._wake
+        ports.unread.listeners.append(self._waiting.note)
+        app.runner.after_runs.listeners.append(self.note_run)
+        app.runner.after_runs.parts.append(self)  # which closes it, after the last run
+
+    async def start(self) -> None:
+        """Look for conversations that an earlier process left waiting."""
+        await self._left.start()
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return [*self._worker.tasks, *self._tidying.tasks]
+
+    def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
+        """Note what a run has added to a conversation, and extract in the background if that makes a batch.
+
+        Args:
+            agent: None: it is not known here.
+        """
+        facts = load_agent_facts({} if agent is None else agent.settings)
+        if self._waiting.wake is None or facts.capture == "off":
+            if facts.forgetting.on:  # else a pass follows the extraction
+                self._tidying.start(line[0])
+            return
+        turns = [message for message in ended.messages if is_turn(message)]
+        self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
+        backlog = self._waiting.lines[line]
+        if not backlog.tries and (backlog.turns >= facts.batch_turns or backlog.tokens >= facts.batch_tokens):
+            self._worker.start(line)
+
+    async def find_left(self) -> None:
+        """Find conversations that an earlier process left waiting; they are extracted at the next pause.
+
+        Raises: StoreError.
+        """
+        if self._waiting.wake is not None:
+            for line in await self.ports.store.read(lambda tx: tx.of(Episodes).list_behind(limit=LEFT_MESSAGES)):
+                self._waiting.note(line)
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them. Quick extractors extract what waits."""
+        self._closing = True
+        await self._left.close()
+        self._pauses.end()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.ports.settings.extract_at_close:
+            for line, backlog in self._waiting.lines.items():
+                if not backlog.tries:
+                    backlog.due_at = 0.0
+                    self._worker.start(line)
+            if self._worker.tasks:
+                await asyncio.wait(self._worker.tasks, timeout=AT_CLOSE_S)
+            self._waiting.taken.update(self._waiting.lines)  # a long backlog goes on in the next process
+        await self._worker.close()
+        await self._tidying.close()
+
+    def _wake(self, line: Line, now: bool) -> None:
+        """Have a conversation extracted at its next pause, or at once."""
+        if self._closing:
+            return
+        backlog, time = self._waiting.lines[line], asyncio.get_running_loop().time()
+        if not backlog.tries:  # what failed keeps its time
+            backlog.due_at = time if now else time + self.ports.settings.extraction_pause_s
+            if now:
+                self._worker.start(line)
+        self._set_timer(self.ports.settings.extraction_pause_s)
+
+    def _set_timer(self, seconds: float) -> None:
+        """Look at all conversations after so many seconds, or before, if that is planned already."""
+        if self._timer is None and not self._closing:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Start to extract what is due, and plan the next look."""
+        self._timer = None
+        time, pause_s = asyncio.get_running_loop().time(), self.ports.settings.extraction_pause_s
+        for line, backlog in self._waiting.lines.items():
+            if backlog.due_at <= time:
+                self._worker.start(line)
+        later = [backlog.due_at - time for backlog in self._waiting.lines.values() if backlog.due_at > time]
+        if self._waiting.lines:
+            self._set_timer(min(later, default=pause_s))
+
+    async def _work(self, line: Line) -> None:
+        """Extract what is due in a conversation; what fails is due again later."""
+        backlog, time = self._waiting.lines.get(line), asyncio.get_running_loop().time()
+        if backlog is None:
+            return
+        rest = backlog.due_at <= time
+        if backlog.tries and not rest:
+            return
+        backlog.turns = backlog.tokens = 0
+        try:
+            await extract_due(self.ports, line, rest=rest, piece=self._pauses.piece)
+            await self._forgetting.tidy_due(line[0])
+        except NotFound:  # the agent was deleted meanwhile
+            self._waiting.lines.pop(line, None)
+        except StoreError as error:
+            self._retry(line, backlog, error)
+        except PutBack:
+            raise
+        except Exception as error:
+            backlog.tries += 1
+            if backlog.tries < TRIES:
+                self._retry(line, backlog, error)
+            else:
+                await self._extract_singly(line, backlog, error, rest=rest)
+        else:
+            backlog.tries = 0
+            if rest and backlog.due_at <= time and line not in self._waiting.taken:
+                self._waiting.lines.pop(line, None)
+
+    def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
+        """Have a conversation that failed extracted later. The first failure is logged."""
+        wait_s = self.ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
+        backlog.due_at = asyncio.get_running_loop().time() + wait_s
+        if backlog.tries <= 1:
+            expected = isinstance(error, PerdureError)
+            log.warning(
+                "facts of conversation %s of %s wait, and are tried again in %g s: %s: %s",
+                line[1],
+                line[0],
+                wait_s,
+                type(error).__name__,
+                error,
+                exc_info=None if expected else error,
+            )
+        self._set_timer(wait_s)
+
+    async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
+        """Go on behind a batch that failed too often: only the turns at fault are left out."""
+        try:
+            turns = await extract_singly(self.ports, line, rest=rest, last=True)
+        except NotFound:
+            self._waiting.lines.pop(line, None)
+        except StoreError as trouble:
+            backlog.tries -= 1
+            self._retry(line, backlog, trouble)
+        except ModelError as trouble:
+            self._retry(line, backlog, trouble)
+        else:
+            if turns:
+                log.warning(
+                    "%d turns of conversation %s of %s are left out of facts after %d tries: %s",
+                    turns,
+                    line[1],
+                    line[0],
+                    backlog.tries,
+                    error,
+                )
+            backlog.tries = 0
+            backlog.due_at = asyncio.get_running_loop().time()
+            self._worker.start(line)

@@ -1,0 +1,1 @@
+"""What fades: facts and passages that nothing has used for long."""

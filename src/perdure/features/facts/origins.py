@@ -1,0 +1,99 @@
+"""Where a fact comes from: its versions with their reasons, and what supports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import tzinfo
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
+from perdure.core.text.zones import local, zone
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.units.graphs import zone_of
+from perdure.features.facts.values import Episode, Fact, FactChange
+from perdure.library.origins.answers import find_message
+from perdure.library.origins.values import FactOrigin, FactSource, FactVersionText
+from perdure.storage.tx import Tx
+
+REASONS: Mapping[FactChange, str] = {
+    "add": "it was new",
+    "update": "something later said it better or more fully",
+    "supersede": "something later ended it",
+    "delete": "it was deleted",
+    "retract": "its last source was deleted",
+    "restore": "its deletion was taken back",
+    "edit": "a person corrected it",
+    "fade": "it mattered little",
+    "archive": "nothing has used it since it faded",
+    "merge": "several facts said nearly the same",
+    "accept": "a person accepted it",
+}
+"""Change -> why a version was written."""
+
+
+def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) -> FactOrigin:
+    """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
+    fact_id = FactId(id_)
+    versions = tx.of(Facts).versions(fact_id)
+    last = versions[-1]
+    if agent_id is not None:
+        graph = tx.of(Graphs).find_by_agent(agent_id)
+        if graph is None or graph.id != last.graph_id:
+            raise NotFound("fact", fact_id, hint="it is another agent's")
+    home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
+    names = {one.seq: one.name for one in tx.of(Entities).list_by_seqs(last.graph_id, [last.subject, last.object])}
+    seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
+    return FactOrigin(
+        id=fact_id,
+        text=last.text,
+        subject=names[last.subject],
+        relation=last.relation,
+        object=names[last.object],
+        versions=tuple(_version(one, home) for one in versions),
+        sources=tuple(_source(tx, episode) for episode in tx.of(Episodes).list_by_seqs(last.graph_id, seqs)),
+    )
+
+
+def _version(fact: Fact, home: tzinfo) -> FactVersionText:
+    return FactVersionText(
+        text=fact.text,
+        change=fact.change,
+        reason=REASONS[fact.change],
+        author=str(fact.origin.get("type", "extraction")),
+        model=fact.origin.get("model"),
+        run_id=fact.origin.get("run_id"),
+        step_id=fact.origin.get("step_id"),
+        message_id=fact.origin.get("message_id"),
+        rating=fact.rating,
+        state=fact.state,
+        valid_at=fact.valid_at and local(fact.valid_at, home),
+        invalid_at=fact.invalid_at and local(fact.invalid_at, home),
+        created_at=fact.created_at,
+        expired_at=fact.expired_at,
+    )
+
+
+def _source(tx: Tx, episode: Episode) -> FactSource:
+    """Return an episode with its text, which a message or passage has."""
+    role, name, text, run_id, step_id = None, None, episode.text, None, None
+    if text is None:
+        with suppress(NotFound):  # it was deleted
+            if is_id("message", episode.ref):
+                message = find_message(tx, MessageId(episode.ref))
+                role, name, text = message.role, message.name, message.text
+                run_id, step_id = message.run_id, message.step_id
+            else:
+                text = tx.passages.get(PassageId(episode.ref)).text
+    return FactSource(
+        kind=episode.kind,
+        id=episode.ref,
+        episode_id=episode.id,
+        role=role,
+        name=name,
+        trust=episode.trust,
+        at=episode.occurred_at,
+        run_id=run_id,
+        step_id=step_id,
+        text=text,
+    )

@@ -1,0 +1,111 @@
+"""What recall adds of facts: those about what is spoken of, and what is known of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perdure.core.agents import Agent
+from perdure.features.facts.search.find import search_facts, texts_with_names
+from perdure.features.facts.search.plan import NAME, FactScope
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.units.graphs import fact_sources
+from perdure.features.facts.units.known import known_entities
+from perdure.features.facts.units.profile import load_profile
+from perdure.features.facts.values import Fact, FactFilter, FactHit, Graph
+from perdure.search.hits import Hits, RecallScope, SearchRequest
+from perdure.search.packing.packing import Candidate
+from perdure.search.recall import Candidates, rank_cost
+from perdure.storage.tx import Tx
+
+
+def add_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates, explain: bool
+) -> None:
+    """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
+    hits = recall_facts(tx, agent, request, scope, explain=explain)
+    if not hits:
+        return
+    collection.ran["facts"] = hits.ran
+    sources = fact_sources(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
+    best = hits[0].score
+    for place, hit in enumerate(hits):
+        fact = hit.fact
+        score = min(1.0, max(0.0, hit.score / best)) if best > 0 else 1 / (1 + place)
+        collection.add(
+            Candidate(kind="fact", id=fact.id, text=fact.text, score=score, occurred_at=fact.valid_at),
+            why=hit.why,
+            entities=(hit.subject.name, hit.object.name),
+            occurred_at=fact.valid_at,
+            refs=tuple(sources[fact.first_seq]),
+        )
+
+
+def add_profile(
+    tx: Tx,
+    agent: Agent,
+    request: SearchRequest,
+    scope: RecallScope,
+    collection: Candidates,
+    budget_tokens: int,
+    count: Callable[[str], int],
+) -> None:
+    """Add what is known of the user, the most important first, to fill the budget."""
+    if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
+        return
+    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
+    facts = [entry.fact for entry in profile.entries if entry.fact is not None]
+    in_view = said_in_view(tx, graph, agent, facts, scope)
+    facts = [fact for fact in facts if fact.first_seq not in in_view]
+    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+    entities = {entity.seq: entity.name for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    sources = fact_sources(tx, graph.id, facts)
+    for place, fact in enumerate(facts):
+        collection.add(
+            Candidate(
+                kind="fact",
+                id=fact.id,
+                text=fact.text,
+                score=2 - rank_cost(place),
+                occurred_at=fact.valid_at,
+                fills=True,
+            ),
+            entities=(entities[fact.subject], entities[fact.object]),
+            occurred_at=fact.valid_at,
+            refs=tuple(sources[fact.first_seq]),
+        )
+
+
+def recall_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, *, explain: bool = False
+) -> Hits[FactHit]:
+    """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
+    than in what is in view."""
+    wanted = (scope.features or {}).get(NAME, FactScope())
+    if wanted is None or not wanted.limit or (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
+        return Hits()
+    texts = [request.text] if wanted.texts is None else wanted.texts
+    named = known_entities(tx, graph, [name for text in texts for name in texts_with_names(text)])
+    if not named:
+        return Hits()
+    where = FactFilter(
+        at=request.now, entities=tuple(entity.seq for entity in named), trust=wanted.trust, states=("active",)
+    )
+    hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=explain)
+    in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
+    return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: wanted.limit], hits.ran)
+
+
+def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
+    """Return the first numbers of the facts that messages in the context window say."""
+    if scope.in_view is None:
+        return set()
+    conversation, first = scope.in_view
+    by_fact = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
+    episodes = tx.of(Episodes).list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
+    in_view = {
+        one.seq
+        for one in episodes
+        if one.agent_id == agent.id and one.message_seq is not None
+        if one.message_seq in scope.pinned or (one.conversation_seq == conversation and one.message_seq >= first)
+    }
+    return {fact for fact, seqs in by_fact.items() if not in_view.isdisjoint(seqs)}

@@ -1,0 +1,40 @@
+"""Messages that are found by the words of facts that they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.core.agents import Agent
+from perdure.core.ids import GraphId
+from perdure.core.passages import PassageFilter
+from perdure.core.provenance.sources import TRUSTED
+from perdure.core.text.words import Query
+from perdure.features.facts.tables import Episodes, Facts, Graphs
+from perdure.features.facts.values import FactFilter
+from perdure.search.hits import SearchRequest, Wording
+from perdure.storage.tx import Tx
+
+FACTS_MAX = 10
+"""The best facts by the words of a query. More find nothing more."""
+
+
+def match_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId
+) -> Mapping[int, Sequence[Wording]]:
+    """The numbers of messages -> the facts that they say and that the words of a query find, from trusted sources."""
+    graph = tx.of(Graphs).get(graph_id)
+    archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
+    postings = request.archives.postings(archive, everything)
+    found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]
+    facts = tx.of(Facts).list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
+    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
+    # The first has the fact's words, or the last, if it said them better; those between need not have them.
+    ends = {fact: {seqs[0], seqs[-1]} for fact, seqs in sources.items() if seqs}
+    episodes = {one.seq: one for one in tx.of(Episodes).list_by_seqs(graph.id, sorted(set().union(*ends.values())))}
+    by_message: dict[int, list[Wording]] = {}
+    for fact in facts:
+        for seq in sorted(ends.get(fact.first_seq, ())):
+            episode = episodes.get(seq)
+            if episode is not None and episode.agent_id == agent.id and episode.message_seq is not None:
+                by_message.setdefault(episode.message_seq, []).append(Wording(fact.id, fact.text))
+    return by_message

@@ -1,0 +1,443 @@
+"""What an agent knows as facts: list, search, add, correct and forget them, and say what must not be remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, TypedDict, Unpack, get_args
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
+from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.credentials import without_credentials
+from perdure.core.text.reprs import short_repr
+from perdure.features.facts.episodes import AsyncEpisodes
+from perdure.features.facts.extraction.extract import extract_due, extract_texts
+from perdure.features.facts.extraction.extractors import extract_nothing
+from perdure.features.facts.extraction.values import USER
+from perdure.features.facts.search.plan import find_facts
+from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
+from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.units.batches import count_waiting
+from perdure.features.facts.units.documents import document_kind
+from perdure.features.facts.units.graphs import (
+    FactFields,
+    NewEntity,
+    NewFact,
+    add_episode,
+    add_facts,
+    change_fact,
+    create_graph,
+    delete_facts,
+    graph_of_agent,
+    restore_fact,
+    store_entities,
+    zone_of,
+)
+from perdure.features.facts.values import (
+    RELATION,
+    Entity,
+    Episode,
+    Fact,
+    FactFilter,
+    FactHit,
+    FactRule,
+    FactState,
+    Graph,
+    GraphCounts,
+)
+from perdure.features.facts.views import FactConditions, Owner, entity_seqs, fact_filter, find_graph, with_entities
+from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
+from perdure.library.parts import reads, writes
+from perdure.search.hits import Hits
+from perdure.storage.tx import Tx
+
+PERSON: Mapping[str, Any] = {"type": "person"}
+NAME_MAX_CHARS = 200
+
+
+class NewFactFields(TypedDict, total=False):
+    """Fields of a fact that a person adds."""
+
+    valid_at: datetime | None
+    invalid_at: datetime | None
+    type: str | None
+    rating: float
+    state: FactState
+    trust: TrustLabel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactHistory:
+    """All versions of a fact, oldest first, and the episodes that support it."""
+
+    __repr__ = short_repr("subject.name", "object.name", "versions", "sources")
+
+    versions: Sequence[Fact]
+    subject: Entity
+    object: Entity
+    sources: Sequence[Episode]
+
+
+class AsyncFacts(AsyncEpisodes):
+    """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+
+    async def list(
+        self, *, limit: int = 50, after: FactId | None = None, **conditions: Unpack[FactConditions]
+    ) -> Sequence[FactHit]:
+        """A page of what is known, newest first; `after` is the last fact of the page before.
+
+        Args:
+            conditions: `at`, `since`, `until`: true then; `as_of`: believed then; `entity`: a name or an id;
+                `relations`, `types`, `min_rating`, `states`, `trust`, `scope`.
+        Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
+        """
+        return await self.page(Page(limit, ascending=False, after=after), **conditions)
+
+    @reads
+    def page(self, tx: Tx, page: Page, **conditions: Unpack[FactConditions]) -> Sequence[FactHit]:
+        """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
+        check_page(page)
+        if (graph := find_graph(tx, self._owner)) is None:
+            return ()
+        where = fact_filter(tx, graph, conditions)
+
+        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
+            return tx.of(Facts).page(graph.id, where=where, after=above, before=below, **order)
+
+        return with_entities(tx, graph, page.load(query, lambda cursor: tx.of(Facts).get(FactId(cursor)).first_seq))
+
+    async def search(
+        self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
+    ) -> Hits[FactHit]:
+        """The facts that best match, by words, vectors and how near their entities are to those of the text.
+
+        Args:
+            conditions: as of `list`.
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+
+        def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
+            if (graph := find_graph(tx, self._owner)) is None:
+                return None
+            return graph, fact_filter(tx, graph, conditions), zone_of(tx, self._owner, self._ports.settings.timezone)
+
+        prepared = await self._ports.store.read(prepare)
+        if prepared is None:
+            return Hits()
+        graph, where, home = prepared
+        return await find_facts(
+            self._ports.search, graph.id, text, where=where, limit=limit, explain=explain, timezone=home
+        )
+
+    @reads
+    def get(self, tx: Tx, fact_id: FactId) -> FactHit:
+        """The newest version of a fact. Raises: NotFound."""
+        check_text("fact_id", fact_id)
+        fact = tx.of(Facts).get(fact_id)
+        return with_entities(tx, tx.of(Graphs).get(fact.graph_id), [fact])[0]
+
+    @reads
+    def history(self, tx: Tx, fact_id: FactId) -> FactHistory:
+        """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
+        check_text("fact_id", fact_id)
+        versions = tx.of(Facts).versions(fact_id)
+        last = versions[-1]
+        (hit,) = with_entities(tx, tx.of(Graphs).get(last.graph_id), [last])
+        seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
+        return FactHistory(
+            versions=versions,
+            subject=hit.subject,
+            object=hit.object,
+            sources=tx.of(Episodes).list_by_seqs(last.graph_id, seqs),
+        )
+
+    async def add(
+        self,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object: str = "",
+        valid_at: datetime | None = None,
+        invalid_at: datetime | None = None,
+    ) -> FactHit:
+        """Add a fact as a sentence; without a subject it is about the user.
+
+        Args:
+            relation: such as LIVES_IN.
+            valid_at, invalid_at: from when until when it is true, with a zone; without both from now on.
+        Raises: InvalidInput.
+        """
+        times: NewFactFields = {}
+        if valid_at is not None or invalid_at is not None:
+            times = {"valid_at": valid_at, "invalid_at": invalid_at}
+        return await self.add_fact(text, subject=subject, relation=relation, object_=object, **times)
+
+    @writes
+    def add_fact(
+        self,
+        tx: Tx,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object_: str = "",
+        origin: Mapping[str, Any] = PERSON,
+        scope: Mapping[str, str] | None = None,
+        **fields: Unpack[NewFactFields],
+    ) -> FactHit:
+        """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
+
+        Args:
+            fields: `valid_at` is by default now.
+        Raises: InvalidInput, NotFound.
+        """
+        check_text("text", text)
+        text = without_credentials(text.strip())
+        for name, value in (("subject", subject), ("object", object_)):
+            check_text(name, value)
+            if len(value) > NAME_MAX_CHARS:
+                raise InvalidInput(f"{name} has {len(value):,} characters, the limit is {NAME_MAX_CHARS}")
+        subject, object_ = without_credentials(subject.strip()), without_credentials(object_.strip())
+        values: dict[str, Any] = {"rating": 0.8, **fields}
+        ids, at = self._ports.ids, self._ports.clock.now()
+        values["valid_at"] = utc("valid_at", values.get("valid_at", at))
+        values["invalid_at"] = utc("invalid_at", values.get("invalid_at"))
+        graph = self._graph(tx)
+        names = [
+            NewEntity(name=subject or _user(tx, graph), type="Person"),
+            NewEntity(name=object_ or "Memory", type="Concept"),
+        ]
+        entities = store_entities(tx, graph, names, ids=ids, at=at)
+        episode = add_episode(tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at)
+        tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=at)
+        new = NewFact(
+            text=text, subject=entities[0].seq, relation=relation, object=entities[1].seq, scope=scope or {}, **values
+        )
+        facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
+        return with_entities(tx, graph, facts)[0]
+
+    async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
+        """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
+        history. Raises: InvalidInput, NotFound."""
+        return await self.edit(fact_id, changes)
+
+    @writes
+    def edit(self, tx: Tx, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
+        """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
+        check_text("fact_id", fact_id)
+        times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
+        if "text" in changes:
+            check_text("text", changes["text"])
+            times["text"] = without_credentials(changes["text"].strip())
+            if origin["type"] == "person":
+                times["trust"] = changes.get("trust", "user")
+        fact = tx.of(Facts).get(fact_id)
+        graph = tx.of(Graphs).get(fact.graph_id)
+        fields: FactFields = {**changes, **times}
+        kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
+        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+        return with_entities(tx, graph, [changed])[0]
+
+    async def accept(self, fact_id: FactId) -> FactHit:
+        """Accept a proposed fact. Raises: NotFound."""
+        return await self.edit(fact_id, {"state": "active"})
+
+    async def delete(self, *fact_ids: FactId) -> Sequence[Fact]:
+        """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
+        return await self.forget(fact_ids)
+
+    @writes
+    def forget(self, tx: Tx, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
+        """As `delete`; `origin` is who does it. Raises: NotFound."""
+        facts = [tx.of(Facts).get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+        at = self._ports.clock.now()
+        deleted: list[Fact] = []
+        for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
+            own = [fact for fact in facts if fact.graph_id == graph_id]
+            deleted += delete_facts(tx, tx.of(Graphs).get(graph_id), own, origin=origin, at=at)
+        return deleted
+
+    @writes
+    def restore(self, tx: Tx, fact_id: FactId) -> FactHit:
+        """Believe a deleted fact again. Raises: NotFound."""
+        graph = tx.of(Graphs).get(tx.of(Facts).get(fact_id).graph_id)
+        fact = restore_fact(tx, graph, fact_id, origin=PERSON, at=self._ports.clock.now())
+        return with_entities(tx, graph, [fact])[0]
+
+    async def ingest(
+        self,
+        text: str,
+        *,
+        kind: Literal["text", "json"] | None = None,
+        trust: TrustLabel = "user",
+        scope: Mapping[str, str] | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Sequence[FactHit]:
+        """Extract the facts of a text or of a JSON document now, and return the new ones. Credentials are replaced.
+
+        Args:
+            kind: None: a text that is an object or a list in JSON is read as a document.
+            trust: where it comes from. What no user and no agent says, such as `web` or `file`, stays out of profiles
+                and of automatic recall.
+        Raises: InvalidInput, ModelError.
+        """
+        check_text("text", text)
+        check_choice("kind", kind or "text", ("text", "json"))
+        check_choice("trust", trust, get_args(TrustLabel))
+        kind_ = document_kind(text, kind)
+        text = without_credentials(text)
+        ids, now = self._ports.ids, self._ports.clock.now()
+        moment = utc("occurred_at", occurred_at) or now
+
+        def add(tx: Tx) -> tuple[Graph, Episode]:
+            graph = self._graph(tx)
+            return graph, add_episode(
+                tx, graph, kind_, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
+            )
+
+        graph, own = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, self._agent_id, [own])
+        return await self._ports.store.read(with_entities, graph, facts)
+
+    async def extract(self) -> Sequence[FactHit]:
+        """Extract now what was said since the last extraction, and return the new facts. Raises: StoreError."""
+        behind = await self._ports.store.read(lambda tx: tx.of(Episodes).list_behind_of(self._id))
+        facts: list[Fact] = []
+        for seq in behind or (0,):
+            facts += await extract_due(self._ports, (self._id, seq), rest=True)
+
+        graph = await self.find_graph()
+        return () if graph is None else await self._ports.store.read(with_entities, graph, facts)
+
+    async def pause(self) -> None:
+        """Extract nothing until `resume`."""
+        await self.change_settings({"paused": True})
+
+    async def resume(self) -> None:
+        """Extract again, also what was said meanwhile."""
+        await self.change_settings({"paused": False})
+
+    async def update_settings(self, **changes: Any) -> None:
+        """Change settings of what all agents of the graph know: `entity_types`, `fact_types`, `prompt`, `reflect`,
+        `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
+        await self.change_settings(changes)
+
+    @writes
+    def change_settings(self, tx: Tx, changes: Mapping[str, Any]) -> Graph:
+        """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
+        graph = self._graph(tx)
+        settings = {**graph.settings, **plain_graph_settings(changes)}
+        check_graph_settings(settings)
+        graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
+        tx.of(Graphs).put(graph)
+        return graph
+
+    @writes
+    def add_rule(self, tx: Tx, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
+        """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
+        conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
+        if not text.strip() and not relation and not entity:
+            raise InvalidInput("the rule is empty: give words, an entity, or a relation such as LIVES_IN")
+        if relation and RELATION.fullmatch(relation) is None:
+            raise InvalidInput(f"relation is {relation!r:.80}: write it in capitals, such as LIVES_IN")
+        tx.limits.check("query_limit_chars", len(text), field="text")
+        graph = self._graph(tx)
+        at = self._ports.clock.now()
+        about = (entity_seqs(tx, graph, entity) or (None,))[0]
+        rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
+        number = tx.of(Graphs).add_rule(rule).seq
+        return next(one for one in tx.of(Graphs).list_rules(graph.id) if one.seq == number)
+
+    @reads
+    def rules(self, tx: Tx) -> Sequence[FactRule]:
+        """What must not be remembered."""
+        graph = find_graph(tx, self._owner)
+        return () if graph is None else tx.of(Graphs).list_rules(graph.id)
+
+    @writes
+    def delete_rule(self, tx: Tx, seq: int) -> None:
+        """Remove a rule by its number. Raises: NotFound."""
+        check_number("seq", seq)
+        if not tx.of(Graphs).delete_rule(self._graph(tx).id, seq):
+            raise NotFound("rule", str(seq))
+
+    async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
+        """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
+        return await self.page_of_entities(Page(limit, ascending=True, after=after))
+
+    @reads
+    def page_of_entities(self, tx: Tx, page: Page) -> Sequence[Entity]:
+        """List a page of entities. Raises: InvalidInput, NotFound."""
+        check_page(page)
+        if (graph := find_graph(tx, self._owner)) is None:
+            return ()
+
+        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
+            return tx.of(Entities).list(graph.id, after=above, before=below, **order)
+
+        return page.load(query, lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq)
+
+    async def get_entity(self, entity_id: EntityId) -> Entity:
+        """Return an entity. Raises: NotFound."""
+        check_text("entity_id", entity_id)
+        return await self._ports.store.read(lambda tx: tx.of(Entities).get(entity_id))
+
+    @reads
+    def counts(self, tx: Tx) -> GraphCounts:
+        """How much is known, how much waits, and what was dropped and why."""
+        is_on = self._ports.find_extractor is not extract_nothing
+        graph = find_graph(tx, self._owner)
+        counts = GraphCounts() if graph is None else tx.of(Graphs).counts(graph.id)
+        agents = [AgentId(self._owner)] if graph is None else tx.of(Graphs).list_agents(graph.id)
+        waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+        return replace(counts, waiting=counts.waiting + waiting)
+
+    async def find_graph(self) -> Graph | None:
+        """The graph; None: the agent has none yet. Raises: NotFound."""
+        return await self._ports.store.read(find_graph, self._owner)
+
+    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
+        """A new graph that no agent has yet. Raises: InvalidInput."""
+        check_text("name", name)
+        settings = plain_graph_settings(settings or {})
+        check_graph_settings(settings)
+        ids, at = self._ports.ids, self._ports.clock.now()
+        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
+
+    @writes
+    def open_graph(self, tx: Tx, name: str) -> Graph:
+        """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
+        check_text("name", name)
+        ids, at = self._ports.ids, self._ports.clock.now()
+        tx.of(Graphs).lock_names()
+        return tx.of(Graphs).find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
+
+    async def attach_graph(self, graph_id: GraphId) -> None:
+        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
+        await self._ports.store.write(lambda tx: tx.of(Graphs).attach(self._id, graph_id))
+
+    @reads
+    def timezone(self, tx: Tx, fact_id: FactId | None = None) -> str:
+        """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
+        whose = self._owner if fact_id is None else tx.of(Facts).get(fact_id).graph_id
+        return zone_of(tx, whose, self._ports.settings.timezone)
+
+    def of(self, owner: Owner) -> AsyncFacts:
+        """The facts of an agent or a graph, which is not looked up."""
+        return AsyncFacts(self._app, owner)
+
+    def _graph(self, tx: Tx) -> Graph:
+        """Return the graph; an agent without one gets one. Raises: NotFound."""
+        if is_id("graph", self._owner):
+            return tx.of(Graphs).get(GraphId(self._owner))
+        return graph_of_agent(tx, AgentId(self._owner), ids=self._ports.ids, at=self._ports.clock.now())
+
+
+def _user(tx: Tx, graph: Graph) -> str:
+    """Return the name of the graph's user: of the first entity that is called `User`, or was."""
+    seqs = tx.of(Entities).find_by_names(graph.id, [USER])[USER]
+    return tx.of(Entities).list_by_seqs(graph.id, seqs[:1])[0].name if seqs else USER

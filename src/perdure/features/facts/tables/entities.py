@@ -1,0 +1,159 @@
+"""`tx.entities`: the entities of one transaction, with the names that lead to them, and their communities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.ids import EntityId, GraphId
+from perdure.core.text.forms import name_key
+from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
+from perdure.features.facts.values import Community, Entity
+from perdure.storage.database import row_format
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.table import Table, first, locate, parts, register
+
+_ENTITY = row_format.RowFormat(
+    Entity,
+    "id, graph_id, seq, name, type, summary, aliases, attributes, fact_count, community_seq, created_at, updated_at",
+    {
+        row_format.TEXT: "name type summary",
+        row_format.JSON_TUPLE: "aliases",
+        row_format.JSON: "attributes",
+        row_format.TIME: "created_at updated_at",
+    },
+)
+_COMMUNITY = row_format.RowFormat(
+    Community,
+    "graph_id, seq, name, summary, size, summary_due, updated_at",
+    {row_format.TEXT: "name summary", row_format.FLAG: "summary_due", row_format.TIME: "updated_at"},
+)
+
+
+class Entities(Table):
+    def add(self, entities: Sequence[Entity]) -> Sequence[Entity]:
+        """Add entities of one graph, and return them with their numbers. Raises: NotFound."""
+        if not entities:
+            return ()
+        graph_id = entities[0].graph_id
+        number, _ = Graphs(self._db, self._org_id).take_numbers(graph_id, "entity", len(entities))
+        added = [replace(entity, seq=number + index, fact_count=0) for index, entity in enumerate(entities)]
+        register(self._db, self._org_id, graph_id, [(entity.id, entity.seq) for entity in added])
+        self._db.run_many(row_format.insert_into("entities", _ENTITY.columns), list(map(_ENTITY.params, added)))
+        self._add_names(added)
+        return added
+
+    def get(self, entity_id: EntityId) -> Entity:
+        """Raises: NotFound."""
+        graph_id, seq = locate(self._db, self._org_id, "entity", entity_id)
+        return first(self.list_by_seqs(GraphId(graph_id), [seq]), "entity", entity_id)
+
+    def put(self, entity: Entity) -> None:
+        """Update name, type, summary, aliases, attributes and `updated_at`. Raises: NotFound."""
+        before = self.get(entity.id)
+        columns = row_format.assignments("name, type, summary, aliases, attributes, updated_at")
+        params = _ENTITY.params(replace(entity, graph_id=before.graph_id, seq=before.seq))
+        self._run(f"UPDATE entities SET {columns} WHERE graph_id = :graph_id AND seq = :seq", **params)
+        gone = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
+        self._db.run_many(gone, _name_rows([before]))
+        self._add_names([replace(entity, graph_id=before.graph_id, seq=before.seq)])
+
+    def find_by_names(self, graph_id: GraphId, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        """Name, as it was given -> the numbers of the entities that have it as name or alias."""
+        keys = {name: name_key(name) for name in names}
+        by_key: dict[str, list[int]] = {}
+        for some in parts(list(dict.fromkeys(keys.values()))):
+            where = Conditions("graph_id = :graph_id", OWN_GRAPH, graph_id=graph_id)
+            where.among("name", some)
+            sql = f"SELECT name, seq FROM entity_names WHERE {where} ORDER BY seq"
+            for key, seq in self._rows(sql, **where.params):
+                by_key.setdefault(row_format.restore(key), []).append(seq)
+        return {name: by_key.get(key, []) for name, key in keys.items()}
+
+    def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Entity]:
+        """The entities with these numbers that exist, in the order of `seqs`."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
+        return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
+
+    def list(
+        self,
+        graph_id: GraphId,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Entity]:
+        """Entities with numbers between `after` and `before`, both excluded, in order of creation."""
+        conditions = Conditions()
+        conditions.between("seq", after, before)
+        where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def list_members(self, graph_id: GraphId, community_seq: int, *, limit: int = 100) -> Sequence[Entity]:
+        """The entities of a community, in order."""
+        where = "community_seq = :community_seq ORDER BY seq LIMIT :limit"
+        index = "entities_by_community"
+        return self._read(where, index=index, graph_id=graph_id, community_seq=community_seq, limit=limit)
+
+    def communities_of(self, graph_id: GraphId, seqs: Sequence[int]) -> Mapping[int, int | None]:
+        """The number of an entity -> the number of its community, if it has one; of those that exist."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        sql = f"SELECT seq, community_seq FROM entities WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
+        return {row[0]: row[1] for row in self._rows(sql, graph_id=graph_id, **params)}
+
+    def set_community(self, graph_id: GraphId, seq: int, community_seq: int | None) -> None:
+        """Move an entity into a community, or out of all."""
+        sql = f"UPDATE entities SET community_seq = :to WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
+        self._run(sql, graph_id=graph_id, seq=seq, to=community_seq)
+
+    def put_community(self, community: Community) -> None:
+        """Add or update a community; one of size 0 is deleted. Raises: NotFound: there is no such graph."""
+        Graphs(self._db, self._org_id).get(community.graph_id)
+        if not community.size:
+            sql = "DELETE FROM communities WHERE graph_id = :graph_id AND seq = :seq"
+            self._run(sql, graph_id=community.graph_id, seq=community.seq)
+            return
+        columns = "name, summary, size, summary_due, updated_at"
+        self._run(
+            f"{row_format.insert_into('communities', _COMMUNITY.columns)}"
+            f" ON CONFLICT (graph_id, seq) DO UPDATE SET {row_format.assignments(columns)}",
+            **_COMMUNITY.params(community),
+        )
+
+    def find_community(self, graph_id: GraphId, seq: int) -> Community | None:
+        return next(iter(self._communities("seq = :seq", graph_id=graph_id, seq=seq)), None)
+
+    def list_communities(
+        self, graph_id: GraphId, *, due: bool | None = None, after: int = 0, limit: int = 100
+    ) -> Sequence[Community]:
+        """Communities with numbers above `after`, in order; `due`: only those whose summary is or is not due."""
+        which = "" if due is None else f" AND summary_due = {int(due)}"
+        index = "communities_due" if due else ""
+        where = f"seq > :after{which} ORDER BY seq LIMIT :limit"
+        return self._communities(where, index=index, graph_id=graph_id, after=after, limit=limit)
+
+    def _communities(self, where: str, *, index: str = "", **params: str | int) -> Sequence[Community]:
+        source = f"communities{self._db.by_index(index) if index else ''}"
+        self._db.lock("graphs", str(params["graph_id"]))
+        sql = f"SELECT {_COMMUNITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+        return self._all(_COMMUNITY, sql, **params)
+
+    def _add_names(self, entities: Sequence[Entity]) -> None:
+        self._db.run_many(row_format.insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
+
+    def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Entity]:
+        source = f"entities{self._db.by_index(index) if index else ''}"
+        self._db.lock("graphs", str(params["graph_id"]))
+        sql = f"SELECT {_ENTITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+        return self._all(_ENTITY, sql, **params)
+
+
+def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
+    """The names by which these entities are found."""
+    return [
+        {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
+        for entity in entities
+        for key in dict.fromkeys(map(name_key, (entity.name, *entity.aliases)))
+    ]

@@ -1,0 +1,461 @@
+"""`tx.facts`: the facts of one transaction, version by version, and the episodes that support them.
+
+A version is written once and then only expires. Its text is a passage of the graph's archive; versions with the same
+text share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.ids import FactId, GraphId, PassageId, derived_id
+from perdure.core.passages import Passage
+from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
+from perdure.features.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
+from perdure.storage.database import row_format
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.passages import Passages
+from perdure.storage.tables.table import Table, find_all, first, locate, register
+
+
+def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
+    """The conditions of a filter on rows of `facts` with this alias."""
+    conditions = Conditions()
+    clauses: list[str] = []
+    values: list[object] = []
+
+    def add(clause: str, *of_clause: object) -> None:
+        if None not in of_clause:
+            clauses.append(clause.replace("~", f"{alias}."))
+            values.extend(of_clause)
+
+    def among(column: str, allowed: Sequence[str]) -> None:
+        add(
+            f"~{column} IN ({', '.join('?' * len(allowed))})" if allowed else "1 = 0",
+            *map(row_format.storable, allowed),
+        )
+
+    if where.as_of is None:
+        add("~expired_at IS NULL")
+    else:
+        add("~created_at <= ?", row_format.iso(where.as_of))
+        add("(~expired_at IS NULL OR ~expired_at > ?)", row_format.iso(where.as_of))
+    for start, end in ((where.at, where.at), (where.since, where.until)):
+        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and row_format.iso(start))
+        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and row_format.iso(end))
+    add("~invalid_at <= ?", where.ended_at and row_format.iso(where.ended_at))
+    if where.entities:
+        listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
+        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)
+    for column, allowed in (("relation", where.relations), ("type", where.types)):
+        if allowed:
+            among(column, allowed)
+    among("state", where.states)
+    if where.trust is not None:
+        among("trust", where.trust)
+    if where.min_rating > 0:
+        add("~rating >= ?", where.min_rating)
+    for name, value in where.scope:
+        add("REPLACE(~scope, ?, '') <> ~scope", row_format.dump({name: value})[1:-1])
+    conditions.add(" AND ".join(clauses), *values)
+    return conditions
+
+
+_ROW = (
+    "graph_id, seq, id, first_seq, text_seq, subject, object, relation, type, rating, valid_at, invalid_at, created_at,"
+    " expired_at, state, change, trust, scope, origin"
+)
+_CODECS = {
+    row_format.TEXT: "relation type",
+    row_format.TIME: "valid_at invalid_at created_at expired_at",
+    row_format.JSON: "scope origin",
+}
+_STORED = row_format.RowFormat(Fact, _ROW, _CODECS)
+_FACT = row_format.RowFormat(Fact, f"{_ROW}, text", {**_CODECS, row_format.TEXT: "relation type text"})
+_SELECT = (
+    f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f{{index}} JOIN graphs g ON g.id = f.graph_id"
+    " JOIN passages p ON p.archive_id = g.fact_archive_id AND p.seq = f.text_seq"
+    " WHERE f.graph_id = :graph_id AND g.org_id = :org_id"
+)
+
+
+class Facts(Table):
+    def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
+        """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact, every
+        other one continues the fact of that number, whose last version has to be expired.
+
+        Raises: NotFound.
+        """
+        if not versions:
+            return ()
+        seq, graph_version = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", len(versions))
+        texts = self._texts(graph, versions)
+        added = [
+            replace(version, graph_id=graph.id, seq=seq + index, text_seq=texts[version.text])
+            for index, version in enumerate(versions)
+        ]
+        added = [replace(version, first_seq=version.first_seq or version.seq) for version in added]
+        new = [(version.id, version.seq) for version in added if version.first_seq == version.seq]
+        register(self._db, self._org_id, graph.id, new)
+        rows = [{**_STORED.params(version), "graph_version": graph_version} for version in added]
+        self._db.run_many(row_format.insert_into("facts", f"{_ROW}, graph_version"), rows)
+        self._count(graph.id, [version for version in added if version.expired_at is None], 1)
+        if of_people := [version.seq for version in added if version.is_of_person]:
+            sql = "UPDATE graphs SET person_seq = :seq WHERE id = :graph_id AND org_id = :org_id"
+            self._run(sql, graph_id=graph.id, seq=of_people[-1])
+        return added
+
+    def expire(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> Sequence[Fact]:
+        """Expire those of these versions that are believed; return them as they were."""
+        expired = [fact for fact in self.list_by_seqs(graph_id, seqs) if fact.expired_at is None]
+        if not expired:
+            return expired
+        _, version = Graphs(self._db, self._org_id).take_numbers(graph_id, "fact", 0)
+        self._db.run_many(
+            "UPDATE facts SET expired_at = :at, graph_version = :version WHERE graph_id = :graph_id AND seq = :seq",
+            [
+                {
+                    "at": row_format.iso(max(at, fact.created_at)),
+                    "version": version,
+                    "graph_id": graph_id,
+                    "seq": fact.seq,
+                }
+                for fact in expired
+            ],
+        )
+        self._count(graph_id, expired, -1)
+        return expired
+
+    def get(self, fact_id: FactId) -> Fact:
+        """The newest version, expired or not. Raises: NotFound."""
+        return self.versions(fact_id)[-1]
+
+    def versions(self, fact_id: FactId) -> Sequence[Fact]:
+        """All versions of a fact, oldest first. Raises: NotFound."""
+        graph_id, seq = locate(self._db, self._org_id, "fact", fact_id)
+        found = self._read("f.first_seq = :seq ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, seq=seq)
+        first(found, "fact", fact_id)
+        return found
+
+    def list_by_ids(self, ids: Sequence[FactId]) -> Sequence[Fact]:
+        """The newest versions of those of these facts that exist, in the order of `ids`."""
+        by_graph: dict[str, list[int]] = {}
+        for _, graph_id, seq in find_all(self._db, self._org_id, ids):
+            by_graph.setdefault(graph_id, []).append(seq)
+        found = (self.list_by_firsts(GraphId(graph_id), seqs) for graph_id, seqs in by_graph.items())
+        newest = {fact.id: fact for facts in found for fact in facts}
+        return [newest[fact_id] for fact_id in dict.fromkeys(ids) if fact_id in newest]
+
+    def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Fact]:
+        """The versions with these numbers that exist, in the order of `seqs`."""
+        condition, params = self._db.in_numbers("f.seq", "seqs", seqs)
+        by_seq = {fact.seq: fact for fact in self._read(condition, graph_id=graph_id, **params)}
+        return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
+
+    def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
+        """The newest versions of the facts that began with these versions, in order of number."""
+        newest = [versions[-1] for versions in self.histories(graph_id, first_seqs).values()]
+        return sorted(newest, key=lambda fact: fact.seq)
+
+    def histories(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[Fact]]:
+        """The number of a fact's first version -> all its versions, oldest first; of facts that exist."""
+        condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
+        by_first: dict[int, list[Fact]] = {}
+        for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
+            by_first.setdefault(fact.first_seq, []).append(fact)
+        return by_first
+
+    def list_ended(self, graph_id: GraphId, entities: Sequence[int]) -> Sequence[Fact]:
+        """The versions about these entities, believed or not, that another fact ended."""
+        found: list[Fact] = []
+        for column in ("subject", "object"):
+            condition, params = self._db.in_numbers(f"f.{column}", "entities", entities)
+            where, index = f"{condition} AND f.change = 'supersede'", f"facts_by_{column}"
+            found += self._read(where, index=index, graph_id=graph_id, **params)
+        return found
+
+    def list_of_people(self, graph_id: GraphId, *, after: int, limit: int) -> Sequence[Fact]:
+        """The newest versions that people wrote, with numbers above `after`, newest first."""
+        sql = "f.origin LIKE '%\"person\"%' AND f.seq > :after ORDER BY f.seq DESC LIMIT :limit"
+        found = self._read(sql, index="facts_of_people", graph_id=graph_id, after=after, limit=limit)
+        return [version for version in found if version.is_of_person]
+
+    def list_by_texts(self, graph_id: GraphId, text_seqs: Sequence[int], *, where: FactFilter) -> Sequence[Fact]:
+        """The versions with these texts that match, in order of number."""
+        condition, params = self._db.in_numbers("f.text_seq", "texts", text_seqs)
+        conditions = fact_conditions(where)
+        sql = f"{condition} AND {conditions} ORDER BY f.seq"
+        return self._read(sql, index="facts_by_text", graph_id=graph_id, **params, **conditions.params)
+
+    def page(
+        self,
+        graph_id: GraphId,
+        *,
+        where: FactFilter,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Fact]:
+        """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
+        excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
+        conditions, index = fact_conditions(where), "facts_believed"
+        if where.as_of is not None:  # later versions, of which there may be many, are not read
+            index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
+            before = later if before is None else min(before, later)
+        elif where.states and "active" not in where.states:
+            index = "facts_by_state"
+            conditions.add("f.state <> 'active'")
+        elif len(where.relations) == 1:
+            index = "facts_by_relation"
+        conditions.between("f.first_seq", after, before)
+        order = f"ORDER BY f.first_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        sql = f"{conditions} {order}"
+        if where.entities:
+            # Each index is read in order up to the limit, so that an entity of many facts costs no more than a page.
+            numbers, index = {f"entity_{place}": int(seq) for place, seq in enumerate(where.entities)}, ""
+            listed = ", ".join(f":{name}" for name in numbers)
+            conditions.params.update(numbers)
+            named = (
+                f"SELECT seq FROM (SELECT f.seq FROM facts f{self._db.by_index(f'facts_by_{column}')} WHERE"
+                f" f.graph_id = :graph_id AND f.{column} IN ({listed}) AND {sql}) AS {column}s"
+                for column in ("subject", "object")
+            )
+            sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
+        return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def list_in_turn(
+        self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int
+    ) -> Sequence[row_format.Row]:
+        """(seq, subject, object, relation, turn) of the facts of an entity that match: so many of each relation, the
+        newest first, whose turn is 1."""
+        conditions = fact_conditions(where)
+        ends = " UNION ALL ".join(
+            "SELECT f.seq, f.subject, f.object, f.relation, f.first_seq"
+            f" FROM facts f{self._db.by_index(f'facts_by_{column}')}"
+            f" WHERE f.graph_id = :graph_id AND f.{column} = :entity AND {conditions}"
+            for column in ("subject", "object")
+        )
+        turn = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
+        ranked = f"SELECT seq, subject, object, relation, first_seq, {turn} AS turn FROM ({ends}) AS e"
+        sql = f"SELECT seq, subject, object, relation, turn FROM ({ranked}) AS t WHERE turn <= :turns AND {OWN_GRAPH}"
+        order, values = " ORDER BY first_seq DESC", conditions.params
+        return self._rows(sql + order, graph_id=graph_id, entity=entity, turns=turns, **values)
+
+    def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
+        """The number of the last version that was there at this time; -1: there was none."""
+        sql = (
+            f"SELECT MAX(seq) FROM facts{self._db.by_index('facts_by_creation')}"
+            " WHERE graph_id = :graph_id AND created_at <= :at"
+        )
+        found = self._rows(sql, graph_id=graph_id, at=row_format.iso(at))[0][0]
+        return -1 if found is None else int(found)
+
+    def timeline(
+        self,
+        graph_id: GraphId,
+        *,
+        where: FactFilter,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tags: Sequence[str] = (),
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[FactEvent]:
+        """The beginnings and ends of the versions that match, and whose relation or type is one of `tags`, from `since`
+        until before `until`, in order of time; of those in excess of `limit` the last ones are left out."""
+        conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
+        if tags:
+            marks = ", ".join("?" * len(tags))
+            values = [row_format.storable(tag) for tag in tags]
+            conditions.add(f"(f.relation IN ({marks}) OR f.type IN ({marks}))", *values, *values)
+        events: list[FactEvent] = []
+        kinds: tuple[tuple[EventKind, str], ...] = (("begin", "valid_at"), ("end", "invalid_at"))
+        for kind, column in kinds:
+            clauses = [f"f.{column} IS NOT NULL", str(conditions)]
+            clauses += [f"f.{column} >= :from_time"] * (since is not None)
+            clauses += [f"f.{column} < :to_time"] * (until is not None)
+            found = self._read(
+                f"{' AND '.join(clauses)} ORDER BY f.{column} {order}, f.seq {order} LIMIT :limit",
+                graph_id=graph_id,
+                limit=limit,
+                **({"from_time": row_format.iso(since)} if since else {}),
+                **({"to_time": row_format.iso(until)} if until else {}),
+                **conditions.params,
+            )
+            events += [FactEvent(at=getattr(fact, column), kind=kind, fact=fact) for fact in found]
+        # What ends at the moment at which another begins ends before it.
+        events.sort(key=lambda event: (event.at, event.kind == "begin", event.fact.seq), reverse=newest_first)
+        return events[:limit]
+
+    def list_between(
+        self, graph_id: GraphId, subject: int, object_: int, relation: str | None = None, *, limit: int = 100
+    ) -> Sequence[Fact]:
+        """The newest versions with these entities, those of the newest facts first; with a relation the believed ones
+        that have it."""
+        where = "f.object = :object AND f.subject = :subject"
+        if relation is not None:
+            where += " AND f.relation = :relation AND f.expired_at IS NULL"
+        where += " ORDER BY f.first_seq DESC, f.seq DESC LIMIT :limit"
+        params = {"subject": subject, "object": object_} | (
+            {"relation": row_format.storable(relation)} if relation else {}
+        )
+        return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
+
+    def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
+        """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
+        where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
+        for version in self._read(where, index=by_text, graph_id=graph.id, text_seq=text_seq):
+            if version.text == text:
+                return
+            _, graph_version = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", 0)
+            new_seq = self._texts(graph, [replace(version, text=text)])[text]
+            self._run(
+                f"UPDATE facts{self._db.by_index(by_text)} SET text_seq = :new_seq, graph_version = :version"
+                " WHERE graph_id = :graph_id AND text_seq = :text_seq",
+                graph_id=graph.id,
+                new_seq=new_seq,
+                version=graph_version,
+                text_seq=text_seq,
+            )
+        Passages(self._db, self._org_id).delete(graph.fact_archive_id, [text_seq])
+
+    def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
+        """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
+        rows: set[tuple[int, int, int]] = set()
+        for seq in dict.fromkeys(seqs):
+            for column in ("subject", "object"):
+                # In the index's order, so that an entity of many facts costs no more than the limit.
+                found = self._rows(
+                    f"SELECT first_seq, subject, object FROM facts{self._db.by_index(f'facts_by_{column}')}"
+                    f" WHERE graph_id = :graph_id AND {column} = :seq"
+                    f" AND expired_at IS NULL AND {OWN_GRAPH} ORDER BY first_seq DESC LIMIT :limit",
+                    graph_id=graph_id,
+                    seq=seq,
+                    limit=limit,
+                )
+                rows.update((row[0], row[1], row[2]) for row in found)
+        return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
+
+    def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[row_format.Row]:
+        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
+        trust, scope, graph_version) of the versions that were written or changed after this version of the graph, in
+        order; times as they are stored, `scope` as row_format.JSON."""
+        which, index = "", ""
+        if after_version >= 0:
+            which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
+        rows = self._rows(
+            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation,"
+            f" type, state, trust, scope, graph_version FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}"
+            f"{which} ORDER BY seq",
+            graph_id=graph_id,
+            **({"after_version": after_version} if which else {}),
+        )
+        return [
+            (
+                *row[:9],
+                row_format.restore(row[9]),
+                row[10] and row_format.restore(row[10]),
+                row[11],
+                row[12],
+                row_format.restore(row[13]),
+                row[14],
+            )
+            for row in rows
+        ]
+
+    def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
+        """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
+        Graphs(self._db, self._org_id).get(graph_id)
+        self._db.run_many(
+            f"{row_format.insert_into('fact_sources', 'graph_id, first_seq, episode_seq')} ON CONFLICT DO NOTHING",
+            [{"graph_id": graph_id, "first_seq": fact, "episode_seq": episode} for fact, episode in sources],
+        )
+
+    def remove_sources(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[int]:
+        """Remove the links of these episodes; return the first numbers of facts that now have no source."""
+        condition, params = self._db.in_numbers("episode_seq", "seqs", episode_seqs)
+        rows = self._rows(
+            f"DELETE FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
+            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} RETURNING first_seq",
+            graph_id=graph_id,
+            **params,
+        )
+        facts = sorted({row[0] for row in rows})
+        left = self.sources(graph_id, facts)
+        return [fact for fact in facts if not left[fact]]
+
+    def sources(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[int]]:
+        """The number of a fact's first version -> the numbers of the episodes that support it, in order."""
+        condition, params = self._db.in_numbers("first_seq", "seqs", first_seqs)
+        rows = self._rows(
+            f"SELECT first_seq, episode_seq FROM fact_sources WHERE graph_id = :graph_id AND {OWN_GRAPH}"
+            f" AND {condition} ORDER BY first_seq, episode_seq",
+            graph_id=graph_id,
+            **params,
+        )
+        by_fact: dict[int, list[int]] = {seq: [] for seq in first_seqs}
+        for fact, episode in rows:
+            by_fact[fact].append(episode)
+        return by_fact
+
+    def first_seqs(self, graph_id: GraphId, episode_seq: int) -> Sequence[int]:
+        """The first numbers of the facts that an episode supports, believed or not, in order."""
+        rows = self._rows(
+            f"SELECT first_seq FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
+            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND episode_seq = :episode_seq ORDER BY first_seq",
+            graph_id=graph_id,
+            episode_seq=episode_seq,
+        )
+        return [row[0] for row in rows]
+
+    def list_by_episodes(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[Fact]:
+        """The believed versions of the facts that these episodes support, in order of number."""
+        condition, params = self._db.in_numbers("s.episode_seq", "seqs", episode_seqs)
+        where = (
+            "f.expired_at IS NULL AND f.first_seq IN (SELECT s.first_seq FROM fact_sources s"
+            f"{self._db.by_index('fact_sources_by_episode')}"
+            f" WHERE s.graph_id = :graph_id AND {condition}) ORDER BY f.seq"
+        )
+        return self._read(where, index="facts_believed", graph_id=graph_id, **params)
+
+    def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
+        """Text -> the number of its passage, which is added where it is missing."""
+        passages = Passages(self._db, self._org_id)
+        ids = {version.text: PassageId(derived_id("passage", graph.id, version.text)) for version in versions}
+        there = {row[0]: row[2] for row in find_all(self._db, self._org_id, list(ids.values()))}
+        missing = {version.text: version for version in versions if ids[version.text] not in there}
+        added = passages.add(
+            [
+                Passage(
+                    id=ids[text],
+                    archive_id=graph.fact_archive_id,
+                    text=text,
+                    source={"type": "fact"},
+                    created_at=version.created_at,
+                    occurred_at=version.valid_at or version.created_at,
+                )
+                for text, version in missing.items()
+            ]
+        )
+        there |= {passage.id: passage.seq for passage in added}
+        return {text: there[passage_id] for text, passage_id in ids.items()}
+
+    def _count(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
+        """Count facts on their entities."""
+        self._db.run_many(
+            "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
+            [
+                {"by": by, "graph_id": graph_id, "seq": seq}
+                for fact in facts
+                if fact.expired_at is None
+                for seq in (fact.subject, fact.object)
+            ],
+        )
+
+    def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Fact]:
+        select = _SELECT.replace("{index}", self._db.by_index(index) if index else "")
+        self._db.lock("graphs", str(params["graph_id"]))
+        return self._all(_FACT, f"{select} AND {where}", **params)

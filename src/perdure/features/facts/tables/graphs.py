@@ -1,0 +1,184 @@
+"""`tx.graphs`: the graphs of one transaction, which agents have them, and what must not be remembered in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.features.facts.values import FactRule, Graph, GraphCounts
+from perdure.storage.database import row_format
+from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
+from perdure.storage.upkeep.deleted import delete_graph
+
+_GRAPH = row_format.RowFormat(
+    Graph,
+    "id, org_id, number, name, fact_archive_id, entity_archive_id, settings, version, created_at, updated_at",
+    {row_format.TEXT: "id name", row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
+)
+_RULE = row_format.RowFormat(
+    FactRule,
+    "graph_id, seq, text, entity, relation, created_at",
+    {row_format.TEXT: "text relation", row_format.TIME: "created_at"},
+)
+
+# Rows of a graph have no organisation column: the graph has.
+OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org_id)"
+
+
+class Graphs(NounTable[Graph]):
+    _kind, _source, _format = "graph", "graphs", _GRAPH
+
+    def add(self, graph: Graph) -> Graph:
+        """Add an empty graph, and return it with its number."""
+        graph = replace(graph, org_id=self._org_id, number=next_number(self._db), version=0)
+        self._run(row_format.insert_into("graphs", _GRAPH.columns), **_GRAPH.params(graph))
+        return graph
+
+    def find_by_agent(self, agent_id: AgentId) -> Graph | None:
+        """The agent's graph; None: nothing was extracted for it yet."""
+        # Agents and graphs are two families of rows (`storage.distribution`), so this takes two statements.
+        graphs = self._rows(
+            f"SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id
+        )
+        return self._find("id = :graph_id", graph_id=graphs[0][0]) if graphs else None
+
+    def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
+        """The graph whose texts are in this archive."""
+        where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
+        return self._find(where, archive_id=row_format.storable(archive_id))
+
+    def lock_names(self) -> None:
+        """Keep others from adding graphs until the end of this transaction, in a database with concurrent writers."""
+        lock_numbers(self._db)
+
+    def lock(self, graph_id: GraphId) -> None:
+        """Lock the graph, if there is one, until the end of this transaction, in a database with concurrent writers."""
+        if self._db.for_update:
+            self._run(f"SELECT 1 FROM graphs WHERE id = :id AND org_id = :org_id{self._db.for_update}", id=graph_id)
+
+    def find_by_name(self, name: str) -> Graph | None:
+        """The oldest graph of this name."""
+        return self._find("name = :name ORDER BY number LIMIT 1", name=row_format.stored_key(name))
+
+    def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:
+        """Graphs with numbers above `after`, in order of creation."""
+        return self._read("number > :after ORDER BY number LIMIT :limit", after=after, limit=limit)
+
+    def put(self, graph: Graph) -> None:
+        """Update name, settings and `updated_at`. Raises: NotFound."""
+        columns = row_format.assignments("name, settings, updated_at")
+        sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
+        if not self._run_counted(sql, **_GRAPH.params(graph)):
+            raise NotFound("graph", graph.id)
+
+    def delete(self, graph_id: GraphId) -> None:
+        """Delete a graph with all that it knows. Raises: NotFound; InvalidInput: an agent has it."""
+        graph = self.get(graph_id)
+        if agents := self.list_agents(graph_id, limit=1):
+            raise InvalidInput(f"{graph_id} is the graph of {agents[0]}: give the agent another one, or delete it")
+        delete_graph(self._db, self._org_id, OwnId(graph.id))
+
+    def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
+        """Give the agent this graph in place of the one that it had. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        self.get(graph_id)
+        self._run(
+            f"{row_format.insert_into('agent_graphs', 'agent_id, graph_id')}"
+            " ON CONFLICT (agent_id) DO UPDATE SET graph_id = excluded.graph_id",
+            agent_id=own,
+            graph_id=graph_id,
+        )
+
+    def list_agents(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[AgentId]:
+        """The ids of the agents that have it, in order."""
+        return self._agents_of("agent_graphs", "graph_id", OWN_GRAPH, graph_id, limit)
+
+    def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> tuple[int, int]:
+        """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first, and the graph's version.
+
+        The graph has a new version, and for facts the archive of their texts, so that caches of searches are renewed.
+        Raises: NotFound.
+        """
+        column = {"entity": "entity_seq", "fact": "fact_seq", "episode": "episode_seq", "rule": "rule_seq"}[kind]
+        rows = self._rows(
+            f"UPDATE graphs SET {column} = {column} + :count, version = version + 1"
+            f" WHERE id = :graph_id AND org_id = :org_id RETURNING {column}, version, fact_archive_id",
+            graph_id=graph_id,
+            count=count,
+        )
+        last, version, archive_id = first(rows, "graph", graph_id)
+        if kind == "fact":
+            self._run("UPDATE archives SET version = version + 1 WHERE id = :id AND org_id = :org_id", id=archive_id)
+        return int(last) - count + 1, int(version)
+
+    def count_dropped(self, graph_id: GraphId, dropped: Mapping[str, int]) -> None:
+        """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
+        if not dropped:
+            return
+        self._db.lock("graphs", graph_id)
+        before = self.counts(graph_id).dropped
+        total = {reason: before.get(reason, 0) + dropped.get(reason, 0) for reason in sorted({*before, *dropped})}
+        sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
+        self._run(sql, graph_id=graph_id, dropped=row_format.dump(total))
+
+    def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
+        """Add what an extraction took of a model, and keep others from changing the graph until the transaction ends.
+
+        Raises: NotFound.
+        """
+        rows = self._rows(
+            "UPDATE graphs SET extraction_calls = extraction_calls + :calls, input_tokens = input_tokens + :input,"
+            " output_tokens = output_tokens + :output WHERE id = :graph_id AND org_id = :org_id RETURNING id",
+            graph_id=graph_id,
+            calls=calls,
+            input=input_tokens,
+            output=output_tokens,
+        )
+        first(rows, "graph", graph_id)
+
+    def counts(self, graph_id: GraphId) -> GraphCounts:
+        """Count what a graph holds. Raises: NotFound."""
+        believed, waiting = self._db.by_index("facts_believed"), self._db.by_index("episodes_waiting")
+        rows = self._rows(
+            f"SELECT (SELECT COUNT(*) FROM facts f{believed} WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
+            " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id),"
+            " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id),"
+            f" (SELECT COUNT(*) FROM episodes p{waiting} WHERE p.graph_id = g.id AND p.extracted_at IS NULL),"
+            " g.dropped, g.extraction_calls, g.input_tokens, g.output_tokens"
+            " FROM graphs g WHERE g.id = :graph_id AND g.org_id = :org_id",
+            graph_id=graph_id,
+        )
+        facts, entities, episodes, waiting, dropped, calls, input_tokens, output_tokens = first(rows, "graph", graph_id)
+        return GraphCounts(
+            facts=facts,
+            entities=entities,
+            episodes=episodes,
+            waiting=waiting,
+            dropped=row_format.load(dropped),
+            calls=calls,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+
+    def add_rule(self, rule: FactRule) -> FactRule:
+        """Add what must not be remembered, and return it with its number. Raises: NotFound."""
+        rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1)[0])
+        self._run(row_format.insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
+        return rule
+
+    def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
+        """What must not be remembered in a graph, in order."""
+        sql = (
+            f"SELECT {_RULE.columns_of('r')}, e.name FROM fact_rules r LEFT JOIN entities e"
+            f" ON e.graph_id = r.graph_id AND e.seq = r.entity WHERE r.graph_id = :graph_id AND {OWN_GRAPH}"
+            " ORDER BY r.seq"
+        )
+        rows = self._rows(sql, graph_id=graph_id)
+        return [replace(_RULE.read(row), entity_name=row_format.TEXT.load(row[-1]) if row[-1] else "") for row in rows]
+
+    def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
+        """Delete a rule; return whether there was one."""
+        sql = f"DELETE FROM fact_rules WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
+        return self._run_counted(sql, graph_id=graph_id, seq=seq) > 0

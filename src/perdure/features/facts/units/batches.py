@@ -1,0 +1,416 @@
+"""What waits for extraction: the next turns of a conversation, or the next texts that were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from perdure.core.agents import Agent
+from perdure.core.conversations import EPHEMERAL, Conversation
+from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
+from perdure.core.messages import Message
+from perdure.core.passages import CAPTURED, Passage
+from perdure.core.provenance.sources import WriteSource
+from perdure.domain.agents.automatic import bypasses
+from perdure.domain.agents.capture import first_open_seq
+from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.provenance.policy import WritePolicy, load_policy
+from perdure.features.facts.extraction.values import Batch
+from perdure.features.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
+from perdure.features.facts.tables import Episodes, Graphs
+from perdure.features.facts.units.graphs import zone_of
+from perdure.features.facts.units.known import with_known
+from perdure.features.facts.units.turns import (
+    given_turn,
+    is_turn,
+    trusts_of,
+    turn_of,
+    turn_of_passage,
+    turn_sources,
+    user_name,
+)
+from perdure.features.facts.values import Episode, Graph
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
+
+CONTEXT_TURNS = 4
+COUNTED_MAX = 10_000
+"""The most passages that are counted as waiting."""
+SCOPE_IDS = ("user_id", "agent_id", "run_id")
+BATCH_CHARS = 8_000
+"""The most characters of several texts in one batch; one alone may be longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedBatch:
+    """A batch with what storing its facts needs.
+
+    Attributes:
+        graph: None: the agent has none yet.
+        agent: None: the batch is of a graph's texts, for no agent.
+        line: agent and number of the conversation, or below 0 of the archive; None: the batch is of waiting episodes.
+        from_seq, upto_seq: after which and up to which row of the conversation or archive it reads.
+        messages: of the turns, in order; or else `passages`, or `episodes`.
+        sources: number of a turn -> what its facts may come from; not there: from who says it alone.
+        policy: what becomes of facts from outside; of texts that were given it allows all.
+        timezone: the setting's, for texts of no agent.
+    """
+
+    batch: Batch
+    graph: Graph | None
+    settings: AgentFacts
+    agent: Agent | None = None
+    line: tuple[AgentId, int] | None = None
+    from_seq: int = -1
+    upto_seq: int = -1
+    messages: Sequence[Message] = ()
+    passages: Sequence[Passage] = ()
+    episodes: Sequence[Episode] = ()
+    sources: Mapping[int, tuple[WriteSource, ...]] = field(default_factory=dict)
+    policy: WritePolicy = "allow"
+    timezone: str = "UTC"
+
+
+def load_batch(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True, most: int | None = None
+) -> LoadedBatch | None:
+    """Load the next turns of a conversation, with what is known about them.
+
+    With `rest` also fewer than a batch holds; and where the conversation has none, the next passages of the agent's own
+    archive. None: nothing is due, or extraction is off, paused or bypassed.
+
+    Args:
+        most: the most turns, if they are fewer than the agent's setting.
+    Raises: NotFound.
+    """
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    if (open_ := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
+        return None
+    agent, settings, graph = open_
+    if not bypasses(agent.settings, conversation):
+        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest, most=most)
+        if loaded is not None:
+            return loaded
+    if not rest:
+        return None
+    return _load_passages(tx, agent, settings, graph, most=most)
+
+
+def count_waiting(tx: Tx, agent_id: AgentId) -> int:
+    """Count the turns and passages of an agent that wait for extraction; none: it is off. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    if load_agent_facts(agent.settings).capture == "off":
+        return 0
+    count = 0
+    for seq in tx.of(Episodes).list_behind_of(agent_id):
+        conversation = tx.conversations.get_by_seq(agent_id, seq)
+        if not (conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation)):
+            last, open_ = tx.of(Episodes).last_seq(agent_id, seq), first_open_seq(tx, agent_id, seq)
+            count += tx.captures.get_backlog(agent_id, seq, after_seq=last, before_seq=open_).turns
+    if (archive := find_own_archive(tx, agent_id)) is not None:
+        last = tx.of(Episodes).last_seq(agent_id, -1 - archive.number)
+        rows = tx.passages.page(archive.id, above=last, limit=COUNTED_MAX)
+        count += sum(row.source.get("type") != CAPTURED for row in rows)
+    return count
+
+
+def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
+    """Load the turns of a batch as they are now, without what is known about them; None: they are not to be extracted
+    any more. Raises: NotFound."""
+    if loaded.line is None:
+        asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
+        of = tx.of(Graphs).get(loaded.episodes[0].graph_id)
+        by = None if asked is None else asked.id
+        return load_text_batch(tx, of, by, own=own, known=False, timezone=loaded.timezone)
+    agent_id, seq = loaded.line
+    if (open_ := _open(tx, agent_id)) is None:
+        return None
+    agent, settings, graph = open_
+    if seq < 0:
+        return _load_passages(tx, agent, settings, graph, upto_seq=loaded.upto_seq)
+    conversation = tx.conversations.get_by_seq(agent_id, seq)
+    if conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation):
+        return None
+    return _load_turns(tx, agent, settings, graph, conversation, rest=True, upto_seq=loaded.upto_seq)
+
+
+def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, AgentFacts, Graph | None] | None:
+    """Load an agent with its setting and graph; None: nothing of it is extracted now. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
+    if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
+        return None
+    return agent, settings, graph
+
+
+def _load_turns(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    conversation: Conversation,
+    *,
+    rest: bool,
+    most: int | None = None,
+    upto_seq: int | None = None,
+) -> LoadedBatch | None:
+    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due.
+
+    Args:
+        upto_seq: the last row of a batch that is loaded again.
+    """
+    agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
+    last, turns_max = tx.of(Episodes).last_seq(agent_id, conversation_seq), most or settings.batch_turns
+    ends = [first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
+    rows = tx.messages.list(
+        agent_id,
+        conversation_seq=conversation_seq,
+        after_seq=last,
+        before_seq=min((end for end in ends if end is not None), default=None),
+        limit=limit,
+        reset=True,
+    )
+    messages: list[Message] = []
+    tokens = upto = 0
+    full = len(rows) == limit
+    for row in rows:
+        if is_turn(row):
+            if messages and (len(messages) >= turns_max or tokens + row.tokens > settings.batch_tokens):
+                full = True
+                break
+            messages.append(row)
+            tokens += row.tokens
+        upto = row.seq
+    full = full or len(messages) >= turns_max or tokens >= settings.batch_tokens
+    if not (full or (rest and messages)):
+        return None
+    if not messages:  # many calls of tools in a row
+        batch = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=settings, agent=agent)
+        return replace(batch, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
+    before = _before(tx, agent_id, conversation_seq, last + 1) if last >= 0 else ()
+    loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows], known=upto_seq is None)
+    return replace(loaded, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
+
+
+def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
+    """Load what was said before a message, in order, also what a reset took out of view."""
+    limit = CONTEXT_TURNS * 3
+    rows = tx.messages.list(
+        agent_id, conversation_seq=conversation_seq, before_seq=before_seq, newest_first=True, limit=limit, reset=True
+    )
+    return rows[::-1]
+
+
+def _of_messages(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    messages: Sequence[Message],
+    rows: Sequence[Message],
+    *,
+    known: bool,
+) -> LoadedBatch:
+    """Load the batch of these messages of a conversation, new or changed. `rows`: they, and what was said before."""
+    user = user_name(tx, agent)
+    sources = turn_sources(tx, messages)
+    trusts = trusts_of(rows, sources)
+    earlier = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
+    turns = [turn_of(row, number, user, agent, trusts[row.seq]) for number, row in enumerate(messages, 1)]
+    context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in earlier]
+    return LoadedBatch(
+        batch=with_known(tx, graph, Batch(turns=turns, context=context), user, known=known),
+        graph=graph,
+        settings=settings,
+        agent=agent,
+        messages=messages,
+        sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
+        policy=load_policy(tx, agent) if sources else "allow",
+    )
+
+
+def _load_passages(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    *,
+    most: int | None = None,
+    upto_seq: int | None = None,
+) -> LoadedBatch | None:
+    """Load the next passages that the agent or others put into its own archive; None: there are none."""
+    archive = find_own_archive(tx, agent.id)
+    if archive is None:
+        return None
+    line = (agent.id, -1 - archive.number)  # conversations have the other numbers
+    last = tx.of(Episodes).last_seq(*line)
+    rows = tx.passages.page(archive.id, above=last, limit=most or settings.batch_turns)
+    passages: list[Passage] = []
+    tokens, upto = 0, last
+    for row in rows:
+        if upto_seq is not None and row.seq > upto_seq:
+            break
+        if passages and tokens + len(row.text) // 4 > settings.batch_tokens:
+            break
+        if row.source.get("type") != CAPTURED:  # its messages are read themselves
+            passages.append(row)
+            tokens += len(row.text) // 4
+        upto = row.seq
+    if upto == last:
+        return None
+    loaded = _of_passages(tx, agent, settings, graph, passages, known=upto_seq is None)
+    return replace(loaded, line=line, from_seq=last, upto_seq=upto)
+
+
+def _of_passages(
+    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, passages: Sequence[Passage], *, known: bool
+) -> LoadedBatch:
+    """Load the batch of these passages of an archive, new or changed."""
+    user, ids = user_name(tx, agent), [one.id for one in passages]
+    writes = {one.ref: one.sources for one in tx.sources.list_by_refs(passages[0].archive_id, ids)} if passages else {}
+    turns = [
+        turn_of_passage(passage, number, user, agent, writes.get(passage.id, ()))
+        for number, passage in enumerate(passages, 1)
+    ]
+    return LoadedBatch(
+        batch=with_known(tx, graph, Batch(turns=turns), user, known=known) if turns else Batch(turns=()),
+        graph=graph,
+        settings=settings,
+        agent=agent,
+        passages=passages,
+        sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
+        policy=load_policy(tx, agent) if writes else "allow",
+    )
+
+
+def load_text_batch(
+    tx: Tx,
+    graph: Graph,
+    agent_id: AgentId | None,
+    *,
+    own: Sequence[int] | None = None,
+    without: Collection[EpisodeId] = (),
+    known: bool = True,
+    timezone: str = "UTC",
+) -> LoadedBatch | None:
+    """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
+    agent and run; None: none does, or extraction is off or paused. What could not be extracted stands alone.
+
+    Args:
+        own: only of these numbers.
+        without: not these, of which somebody else takes care.
+        known: whether with what is known about them.
+        timezone: of texts of no agent.
+    Raises: NotFound.
+    """
+    agent = None if agent_id is None else tx.agents.get(agent_id)
+    settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
+    graph = tx.of(Graphs).get(graph.id)
+    if load_graph_settings(graph.settings).paused:
+        return None
+    if own is None:
+        if settings.capture == "off":
+            return None
+        limit = settings.batch_turns + len(without)
+        found = [one for one in tx.of(Episodes).list_next(graph.id, limit=limit) if one.id not in without]
+    else:
+        found = [one for one in tx.of(Episodes).list_by_seqs(graph.id, own) if one.extracted_at is None]
+    waiting: list[Episode] = []
+    for episode in found:
+        is_apart = episode.tries or (waiting and waiting[0].tries)
+        if waiting and (is_apart or len(waiting) == settings.batch_turns or not _together(waiting, episode)):
+            break
+        waiting.append(episode)
+    if not waiting:
+        return None
+    if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent, known=known)) is not None:
+        return changed
+    home = zone_of(tx, agent_id or graph.id, timezone)
+    turns = [given_turn(tx, episode, number, home) for number, episode in enumerate(waiting, 1)]
+    speaker, scope = turns[0].speaker, scope_of(waiting[0])
+    batch = with_known(tx, graph, Batch(turns=turns), speaker, scope=scope, known=known)
+    return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting, timezone=timezone)
+
+
+def _load_changed(
+    tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent | None, *, known: bool
+) -> LoadedBatch | None:
+    """Load changed messages of a conversation, or changed passages of an archive, as they were loaded when they were
+    new; None: they are gone."""
+    first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
+    if first.agent_id is not None and first.conversation_seq is not None:
+        agent = tx.agents.get(first.agent_id)
+        settings = load_agent_facts(agent.settings)
+        found = tx.messages.list_by_seqs(agent.id, sorted(one.message_seq or 0 for one in waiting))
+        messages = _first_tokens([one for one in found if is_turn(one)], lambda one: one.tokens, settings.batch_tokens)
+        if not messages:
+            return None
+        rows = [row for one in messages for row in (*_before(tx, agent.id, first.conversation_seq, one.seq), one)]
+        loaded = _of_messages(tx, agent, settings, graph, messages, rows, known=known)
+        return replace(loaded, episodes=[by_ref[one.id] for one in messages])
+    places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
+    if PassageId(first.ref) not in places:
+        return None
+    own, _ = places[PassageId(first.ref)]
+    owners = tx.mentions.list_agents("archives", own)
+    if owners and (agent is None or agent.id not in owners):
+        agent = tx.agents.get(owners[0])
+    if agent is None:
+        return None
+    settings = load_agent_facts(agent.settings)
+    found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
+    passages = _first_tokens(found_passages, lambda one: len(one.text) // 4, settings.batch_tokens)
+    loaded = _of_passages(tx, agent, settings, graph, passages, known=known)
+    return replace(loaded, episodes=[by_ref[one.id] for one in passages])
+
+
+def _first_tokens(items: Sequence[T], tokens_of: Callable[[T], int], limit: int) -> Sequence[T]:
+    """Return the first of some items that have at most so many tokens together, and one at least."""
+    sums = list(accumulate(map(tokens_of, items)))
+    return items[: max(1, sum(total <= limit for total in sums))]
+
+
+def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:
+    """Build the episodes of a batch's turns, in order."""
+    if loaded.episodes:
+        return loaded.episodes
+    rows: Sequence[Message | Passage] = loaded.messages or loaded.passages
+    return [
+        Episode(
+            id=EpisodeId(ids.new("episode")),
+            graph_id=graph.id,
+            kind="message" if loaded.messages else "text",
+            ref=row.id,
+            trust=turn.trust,
+            occurred_at=row.occurred_at,
+            created_at=at,
+            extracted_at=at,
+            **(_place_of(row) if isinstance(row, Message) else {}),
+        )
+        for row, turn in zip(rows, loaded.batch.turns, strict=bool(rows))
+    ]
+
+
+def _place_of(message: Message) -> dict[str, Any]:
+    """Return the fields of an episode that say which message it is."""
+    return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
+
+
+def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
+    """Return whether a text may be in one batch with those that wait before it."""
+    size = sum(len(one.text or "") for one in (*waiting, episode))
+    return _place(episode) == _place(waiting[0]) and scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
+
+
+def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
+    """Return where an episode's text stands: in itself, in a conversation, or in an archive."""
+    return episode.text is None, episode.agent_id, episode.conversation_seq
+
+
+def scope_of(episode: Episode) -> tuple[tuple[str, str], ...]:
+    """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
+    return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)

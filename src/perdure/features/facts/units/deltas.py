@@ -1,0 +1,101 @@
+"""What an agent is told of facts that a person has changed since its last request.
+
+Only what facts say now and said when the log was told last: a fact that was added and deleted between is no news. Nor
+is a text that the agent was made to forget.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.context.sections.envelopes import envelope
+from perdure.core.agents import Agent
+from perdure.core.conversations import is_graph_key
+from perdure.core.ids import AgentId, GraphId
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import Prefix
+from perdure.core.text.zones import zone
+from perdure.engine.ports import UnitInputs
+from perdure.engine.run.prefixes import Memory
+from perdure.features.facts.tables import Facts, Graphs
+from perdure.features.facts.units.context import fact_line
+from perdure.features.facts.units.profile import trust_filter
+from perdure.features.facts.values import KNOWN_STATES, Fact, FactFilter
+from perdure.storage.tx import Tx
+
+CHANGES_MAX = 50
+"""The newest changes that are looked at."""
+DELTA_TOKENS = 500
+"""The most tokens of the facts in a message; the newest go first."""
+
+
+def build_fact_deltas(
+    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: Memory, prefix: Prefix, inputs: UnitInputs
+) -> tuple[str, ...]:
+    """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
+    when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
+    for key in filter(is_graph_key, memory.versions):
+        if seen.get(key, 0) < memory.versions[key]:
+            return _build(tx, agent.id, GraphId(key), seen.get(key, 0), inputs.counter)
+    return ()
+
+
+def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
+    """Return number -> text of all that a message about changes may still tell."""
+    changed = tx.of(Facts).list_of_people(graph_id, after=0, limit=CHANGES_MAX + 1)
+    versions = [version for id_ in dict.fromkeys(fact.id for fact in changed) for version in tx.of(Facts).versions(id_)]
+    return {version.text_seq: version.text for version in versions}
+
+
+def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
+    """Return the numbers of the texts that agents of a graph were made to forget, and that did not come back."""
+    items = [
+        item for id_ in tx.of(Graphs).list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
+    ]
+    return {seq for item in items for seq in json.loads(item.before).get("texts", ())}
+
+
+def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
+    changed = tx.of(Facts).list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
+    trusts, home = trust_filter(tx, agent_id, FactFilter()).trust, zone(tx.agents.get(agent_id).timezone)
+    said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
+    tokens, more = 0, len(changed) > CHANGES_MAX
+    forgotten = forgotten_texts(tx, graph_id) if changed else set()
+    for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
+        before, now = _ends(tx.of(Facts).versions(fact_id), after)
+        was, says = (
+            fact_line(fact, home)
+            if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
+            else None
+            for fact in (before, now)
+        )
+        if was == says:
+            continue
+        cost = counter.count(f"{was}{says}")
+        if tokens + cost > DELTA_TOKENS:
+            more = True
+            continue
+        tokens += cost
+        if says is None:
+            said["deleted"].append(was)
+        elif was is None:
+            said["added"].append(says)
+        else:
+            said["changed"].append({"was": was, "is": says})
+    if not any(said.values()) and not more:
+        return ()
+    hint = "search_facts finds the others" if more else None
+    return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
+
+
+def _ends(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | None]:
+    """Return the version of a fact that was known at a version's number, and the one now; None: none was."""
+    earlier = [version for version in versions if version.seq <= after]
+    later = [version for version in versions if version.seq > after]
+    # A fact that was deleted by an older Perdure has no version that says so.
+    is_back = bool(later) and later[0].change == "restore"
+    before = earlier[-1] if earlier and not earlier[-1].is_deletion and not is_back else None
+    now = versions[-1] if versions[-1].expired_at is None else None
+    return tuple(fact if fact and fact.state in KNOWN_STATES else None for fact in (before, now))  # type: ignore[return-value]

@@ -1,0 +1,144 @@
+"""Profiles: what is known about a user now, by slots, within a budget of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from perdure.core.ids import AgentId
+from perdure.core.provenance.sources import TRUSTED
+from perdure.features.facts.extraction.values import USER
+from perdure.features.facts.settings import load_agent_facts, load_graph_settings
+from perdure.features.facts.tables import Entities, Facts
+from perdure.features.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
+from perdure.storage.tx import Tx
+
+SLOTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "basic_info.name": ("IS_NAMED", "HAS_NAME"),
+    "basic_info.age": ("HAS_AGE",),
+    "basic_info.birthday": ("BORN_ON", "BORN_IN", "HAS_BIRTHDAY"),
+    "basic_info.gender": ("HAS_GENDER",),
+    "basic_info.location": ("LIVES_IN", "RESIDES_IN", "LIVES_AT"),
+    "basic_info.origin": ("COMES_FROM", "IS_FROM", "HAS_NATIONALITY"),
+    "basic_info.languages": ("SPEAKS",),
+    "contact": ("HAS_EMAIL", "HAS_PHONE", "HAS_ADDRESS"),
+    "work.title": ("WORKS_AS", "HAS_TITLE", "HAS_OCCUPATION", "HAS_PROFESSION"),
+    "work.company": ("WORKS_AT", "WORKS_FOR", "EMPLOYED_BY"),
+    "education.school": ("STUDIES_AT", "STUDIED_AT", "GRADUATED_FROM"),
+    "education.subject": ("STUDIES", "STUDIED", "HAS_DEGREE_IN"),
+    "family.partner": ("MARRIED_TO", "PARTNER_OF", "ENGAGED_TO", "DATES"),
+    "family.members": ("HAS_CHILD", "HAS_PARENT", "HAS_SIBLING", "PARENT_OF", "CHILD_OF", "SIBLING_OF", "RELATED_TO"),
+    "family.pets": ("HAS_PET", "OWNS_PET"),
+    "interest.music": ("LISTENS_TO", "LIKES_MUSIC", "PLAYS_INSTRUMENT"),
+    "interest.sports": ("PLAYS_SPORT", "PRACTISES"),
+    "interest.food": ("LIKES_FOOD", "EATS"),
+    "interest.likes": ("LIKES", "LOVES", "ENJOYS", "PREFERS"),
+    "interest.dislikes": ("DISLIKES", "HATES", "AVOIDS"),
+    "health": ("HAS_ALLERGY", "ALLERGIC_TO", "HAS_CONDITION", "FOLLOWS_DIET"),
+    "plans": ("PLANS", "WANTS", "INTENDS"),
+    "notes": ("REMEMBERS",),
+}
+"""Slot -> the relations whose facts stand in it, unless the graph's settings name others."""
+
+NAME_SLOT: Final = "basic_info.name"
+TEXT_RELATION: Final = "REMEMBERS"
+"""The relation of a sentence that a person added without naming an object: its value is the sentence."""
+FACTS_MAX = 500
+"""The most facts of a user that a profile is chosen from."""
+
+
+def find_users(tx: Tx, graph: Graph, agent_id: AgentId | None, name: str = "") -> Sequence[Entity]:
+    """Return the entities that are the user: of this name; without one, of the agent's identity, or called `User`."""
+    names = [name]
+    if not name:
+        identities = [] if agent_id is None else tx.identities.list_by_agent(agent_id)
+        names = [*(identity.name for identity in identities if len(identities) == 1), USER]
+    found = tx.of(Entities).find_by_names(graph.id, names)
+    return tx.of(Entities).list_by_seqs(graph.id, list(dict.fromkeys(seq for one in names for seq in found[one])))
+
+
+def trust_filter(tx: Tx, agent_id: AgentId | None, where: FactFilter) -> FactFilter:
+    """Return the filter for trusted sources only, unless the agent's settings allow others. Raises: NotFound."""
+    if agent_id is not None and load_agent_facts(tx.agents.get(agent_id).settings).use_untrusted:
+        return where
+    return replace(where, trust=tuple(sorted(TRUSTED)))
+
+
+def load_profile(
+    tx: Tx,
+    graph: Graph,
+    agent_id: AgentId | None,
+    *,
+    budget_tokens: int,
+    count: Callable[[str], int],
+    at: datetime,
+    user: str = "",
+) -> Profile:
+    """Load the profile of a user: facts that are true now and come from trusted sources, the best rated and newest
+    first. Raises: NotFound."""
+    users = find_users(tx, graph, agent_id, user)
+    if not users:
+        return Profile()
+    where = trust_filter(tx, agent_id, FactFilter(at=at, entities=tuple(entity.seq for entity in users)))
+    facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=FACTS_MAX)
+    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    settings = load_graph_settings(graph.settings)
+    slots = settings.slots or SLOTS
+    entries = build_entries(users, facts, entities, slots, strict=settings.strict_slots)
+    return fit_profile(users[0], entries, list(slots), budget_tokens=budget_tokens, count=count)
+
+
+def build_entries(
+    users: Sequence[Entity],
+    facts: Sequence[Fact],
+    entities: Mapping[int, Entity],
+    slots: Mapping[str, Sequence[str]],
+    *,
+    strict: bool,
+) -> Sequence[ProfileEntry]:
+    """Build the entries of a profile, most important first; each value of a slot once."""
+    slot_of = {relation: slot for slot, relations in slots.items() for relation in relations}
+    own = {entity.seq for entity in users}
+    entries: dict[tuple[str, str], ProfileEntry] = {}
+    named = next((name for entity in users for name in (entity.name, *entity.aliases) if name != USER), "")
+    if named and (NAME_SLOT in slots or not strict):
+        entries[NAME_SLOT, named.casefold()] = ProfileEntry(slot=NAME_SLOT, value=named)
+    for fact in sorted(facts, key=lambda fact: (fact.rating, fact.valid_at or fact.created_at, fact.seq), reverse=True):
+        states_value = fact.subject in own and fact.relation != TEXT_RELATION
+        # A relation to the user, such as `MANAGES`, is not one of the user: only the sentence says who does what.
+        slot = slot_of.get(fact.relation) if fact.subject in own else None
+        if slot is None and strict:
+            continue
+        slot = slot or f"other.{fact.relation.lower()}"
+        value = " ".join((entities[fact.object].name if states_value else fact.text).split())
+        entries.setdefault((slot, value.casefold()), ProfileEntry(slot=slot, value=value, fact=fact))
+    return list(entries.values())
+
+
+def fit_profile(
+    user: Entity,
+    entries: Sequence[ProfileEntry],
+    slots: Sequence[str],
+    *,
+    budget_tokens: int,
+    count: Callable[[str], int],
+) -> Profile:
+    """Return the profile of the most important entries that fit the budget, in the order of `slots`."""
+    chosen: list[ProfileEntry] = []
+    left = budget_tokens
+    for entry in entries:
+        cost = count(f"- {entry.slot}: {entry.value}\n")
+        if cost <= left:
+            chosen.append(entry)
+            left -= cost
+    places = {slot: place for place, slot in enumerate(slots)}
+    while True:
+        ordered = sorted(chosen, key=lambda entry: places.get(entry.slot, len(places)))
+        profile = Profile(user=user, entries=tuple(ordered), left_out=len(entries) - len(chosen))
+        tokens = count(profile.text)
+        if tokens <= budget_tokens or not chosen:
+            return replace(profile, tokens=tokens if chosen else 0)
+        chosen.pop()

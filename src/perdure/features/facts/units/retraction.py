@@ -1,0 +1,61 @@
+"""What becomes of facts whose messages or passages are deleted or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+
+from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
+from perdure.features.facts.tables import Episodes, Graphs
+from perdure.features.facts.units.graphs import delete_episodes, retract_facts
+from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
+from perdure.features.facts.values import Episode
+from perdure.storage.tx import Tx
+
+
+def retract_deleted(tx: Tx, refs: Sequence[str], at: datetime) -> None:
+    """Delete the episodes of deleted messages or passages, by their ids, and retract facts without other support."""
+    for graph_id, episodes in groupby(tx.of(Episodes).find(refs), attrgetter("graph_id")):
+        delete_episodes(tx, tx.of(Graphs).get(graph_id), list(episodes), at=at)
+
+
+def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
+    """Retract facts that only the former texts of messages or passages support, by their ids, and have the new texts
+    extracted. What was not extracted yet is not concerned."""
+    found = tx.of(Episodes).find(refs)
+    for graph_id, group in groupby(found, attrgetter("graph_id")):
+        episodes = list(group)
+        retract_facts(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
+        tx.of(Episodes).mark_waiting(graph_id, [episode.seq for episode in episodes])
+    for ref in dict.fromkeys(refs):
+        _read_again(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
+
+
+def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
+    """Have a message or passage extracted into the graphs that had no fact of it when it was: all but these."""
+    new = Episode(id=EpisodeId(""), graph_id=GraphId(""), kind="text", ref=ref, occurred_at=at, created_at=at)
+    if is_id("message", ref):
+        message = tx.messages.get(MessageId(ref))
+        if not is_turn(message):
+            return
+        lines, seq = [(message.agent_id, message.conversation_seq)], message.seq
+        trust = trusts_of([message], turn_sources(tx, [message]))[seq]
+        place = {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": seq}
+        new = replace(new, kind="message", trust=trust, occurred_at=message.occurred_at, **place)  # type: ignore[arg-type]
+    else:
+        passage = tx.passages.get(PassageId(ref))
+        number, seq = tx.archives.get(passage.archive_id).number, passage.seq
+        lines = [(agent_id, -1 - number) for agent_id in tx.mentions.list_agents("archives", passage.archive_id)]
+        new = replace(new, occurred_at=passage.occurred_at)
+    for agent_id, conversation_seq in lines:
+        if tx.of(Episodes).last_seq(agent_id, conversation_seq) < seq:
+            continue
+        graph = tx.of(Graphs).find_by_agent(agent_id)
+        if graph is not None and graph.id not in done:
+            id_ = EpisodeId(derived_id("episode", graph.id, ref))
+            tx.of(Episodes).add([replace(new, id=id_, graph_id=graph.id)])
+        elif graph is None:  # nothing that was read so far had a fact
+            tx.of(Episodes).put_last_seq(agent_id, conversation_seq, seq - 1, at=at)

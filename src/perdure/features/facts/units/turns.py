@@ -1,0 +1,123 @@
+"""Turns: messages, passages and texts as an extractor reads them, with who says them and where that may come from."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import cast, get_args
+
+from perdure.core.agents import Agent
+from perdure.core.ids import PREFIXES, PassageId
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
+from perdure.core.text.credentials import without_credentials
+from perdure.core.text.zones import local, zone
+from perdure.domain.provenance.context import sort_captured, sources_by_message
+from perdure.features.facts.extraction.values import USER, Turn
+from perdure.features.facts.units.documents import render_json
+from perdure.features.facts.values import Episode
+from perdure.storage.tx import Tx
+
+
+def user_name(tx: Tx, agent: Agent) -> str:
+    """Return the name of the one who talks to the agent: of its identity, else `User`."""
+    identities = tx.identities.list_by_agent(agent.id)
+    return identities[0].name if len(identities) == 1 else USER
+
+
+def is_turn(message: Message) -> bool:
+    """Return whether facts are extracted from a message: what a user or the agent said, with a text. What an agent is
+    sent in a group holds the words of several speakers, so "I" in it is nobody in particular."""
+    if (message.sender_id or "").startswith(f"{PREFIXES['group']}-"):
+        return False
+    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
+
+
+def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> Turn:
+    """Return a message as the extractor reads it: without credentials."""
+    is_user = message.role == "user"
+    return Turn(
+        number=number,
+        speaker=message.name or (user if is_user else agent.name),
+        text=_as_read(message.text),
+        occurred_at=local(message.occurred_at, zone(agent.timezone)),
+        trust=trust,
+        is_user=is_user,
+    )
+
+
+def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> Turn:
+    """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
+    is_user, scope = episode.trust == "user", episode.scope
+    owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
+    return Turn(
+        number=number,
+        speaker=scope.get("actor_id") or owner,
+        text=_as_read(_text_of(tx, episode)),
+        occurred_at=local(episode.occurred_at, zone(timezone)),
+        trust=episode.trust,
+        is_user=is_user,
+        kind=episode.kind,
+    )
+
+
+def turn_of_passage(
+    passage: Passage, number: int, user: str, agent: Agent, sources: tuple[WriteSource, ...] = ()
+) -> Turn:
+    """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
+    is_user = not passage.source.get("run_id")
+    trust: TrustLabel = "user" if is_user else "agent"
+    if (kind := passage.source.get("type")) in get_args(TrustLabel):
+        trust = cast(TrustLabel, kind)
+    if outside := [one.source.label for one in sources if one.source.label in OUTSIDE]:
+        trust = least_trusted(outside)
+    return Turn(
+        number=number,
+        speaker=user if is_user else agent.name,
+        text=_as_read(passage.text),
+        occurred_at=local(passage.occurred_at, zone(agent.timezone)),
+        trust=trust,
+        is_user=is_user,
+    )
+
+
+def trusts_of(
+    rows: Sequence[Message], sources: Mapping[int, Sequence[WriteSource]] | None = None
+) -> Mapping[int, TrustLabel]:
+    """Number of a message -> who says it. What the agent says after content from outside may come from that; of stores
+    that do not know yet where a tool's result came from, what it says after that result."""
+    trusts: dict[int, TrustLabel] = {}
+    agent: TrustLabel = "agent"
+    for row in rows:
+        if row.kind == "message" and row.role in ("user", "tool"):
+            agent = "tool" if row.role == "tool" else "agent"
+        outside = [one.source.label for one in (sources or {}).get(row.seq, ()) if one.source.label in OUTSIDE]
+        trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else agent
+    return trusts
+
+
+def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
+    """Number of a message of a conversation -> what facts from it may come from; not there: from who says it alone."""
+    if not rows or not tx.sources.list_by_conversation(
+        rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
+    ):
+        return {}
+    found = sources_by_message(tx, rows)
+    return {row.seq: sort_captured(dict.fromkeys(found[row.id], row.id)) for row in rows if found[row.id]}
+
+
+def _text_of(tx: Tx, episode: Episode) -> str:
+    """Return what an episode says now; empty: its message or passage is gone."""
+    if episode.text is not None:
+        return render_json(episode.text) if episode.kind == "json" else episode.text
+    if episode.agent_id is not None and episode.message_seq is not None:
+        messages = tx.messages.list_by_seqs(episode.agent_id, [episode.message_seq])
+        return messages[0].text if messages else ""
+    passage_id = PassageId(episode.ref)
+    return tx.passages.get(passage_id).text if tx.passages.find_places([passage_id]) else ""
+
+
+def _as_read(text: str) -> str:
+    """Return a text without credentials, its letters in one form: patterns and models know `é` as one character."""
+    return without_credentials(unicodedata.normalize("NFC", text))

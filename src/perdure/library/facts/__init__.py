@@ -1,1 +1,0 @@
-"""What agents know as facts."""

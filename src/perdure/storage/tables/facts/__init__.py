@@ -1,1 +1,0 @@
-"""The tables of facts: graphs, entities, facts, episodes and communities."""
