@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from perdure import AsyncPerdure
-from perdure.storage.copy.moves import Address, migrate_db
-from perdure.storage.copy.restore import restore
+from perdure.features.copies.moves import Address, migrate_db
+from perdure.features.copies.restore import restore
 from perdure.storage.open import open_store
 from tests.server.largest import words
 from tests.support.postgres_server import address_of_a_new_schema

@@ -11,7 +11,7 @@ import os
 import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.storage.copy.split import split_store
+from perdure.features.copies.split import split_store
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
 from perdure.storage.store import Store

@@ -23,7 +23,7 @@ from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.units import put_tools
 from perdure.engine.search.search import Search
-from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
+from perdure.engine.search.tools import SearchCall, search_tools
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
@@ -41,7 +41,7 @@ class AgentInRun:
     async def call(self, name: str, **arguments: Any) -> ToolOutcome:
         """What the tool gives for these arguments, which are checked first as a model's are."""
         checked = parse_arguments(name, MEMORY_TOOL_SPECS[name].parameters, json.dumps(arguments))
-        if name in SEARCH_TOOLS:
+        if name in search_tools():
             run = await self.store.read(lambda tx: tx.runs.get_by_key(self.run.key))
             search = Search(self.store, self.clock)
             called = SearchCall(
@@ -52,7 +52,7 @@ class AgentInRun:
                 store=self.store,
                 budget=Budget(ScriptTokenCounter(), 4_000),
             )
-            return await SEARCH_TOOLS[name](called, **checked)
+            return await search_tools()[name](called, **checked)
         return await self.store.write(self.run_tool, name, checked)
 
     def run_tool(self, tx: Tx, name: str, arguments: dict[str, Any]) -> ToolOutcome:

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.storage.copy.split import split_store
+from perdure.features.copies.split import split_store
 from perdure.storage.database import postgres, postgres_database
 
 PARTS = 8

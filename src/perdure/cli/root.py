@@ -23,9 +23,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
     "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
-    "backup": ("upkeep", "Copy the store as it is now to a new file, while agents work."),
-    "restore": ("upkeep", "Put a backup in the place of the store."),
-    "migrate-db": ("upkeep", "Copy a store to another database, such as PostgreSQL."),
     "doctor": ("doctor", "Check models, data and ports, and say what helps."),
 }
 """Command of every day -> (module of `commands`, or nothing where `app` has it, first sentence of its help)."""

@@ -1,10 +1,19 @@
-"""Tasks of asyncio: wait for an event for some time, end tasks, and take note of their errors."""
+"""Tasks of asyncio: wait for an event for some time, end tasks, take note of their errors; long work in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from perdure.core.errors import StoreClosed
+
+T = TypeVar("T")
+
+Progress = Callable[[str, int, int], None]
+"""Takes what is being done, how much of it is done, and how much there is. Its own error ends the work."""
 
 
 async def wait_for(event: asyncio.Event, most_s: float | None) -> None:
@@ -29,3 +38,21 @@ def retrieve_error(task: asyncio.Future[Any]) -> None:
     """Mark a task's error as retrieved, or asyncio would log that nobody did; whoever waits gets it all the same."""
     if not task.cancelled():
         task.exception()
+
+
+async def run_in_thread(work: Callable[[Progress], T], progress: Progress) -> T:
+    """Run long work in a thread. If the caller is cancelled, the work ends at its next report; this waits for that."""
+    stopped = threading.Event()
+
+    def report(step: str, done: int, total: int) -> None:
+        if stopped.is_set():
+            raise StoreClosed
+        progress(step, done, total)
+
+    working = asyncio.get_running_loop().run_in_executor(None, work, report)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        stopped.set()
+        await asyncio.wait({working})
+        raise

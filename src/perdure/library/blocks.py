@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion, append_text
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, RunId
@@ -38,6 +38,14 @@ Changes = Mapping[str, Any] | Callable[[Block], Mapping[str, Any]]
 """New values of some fields, or a function that builds them from the current block."""
 
 
+class BlockFields(TypedDict, total=False):
+    """What a new block may have beside label and value."""
+
+    limit_chars: int
+    description: str | None
+    read_only: bool
+
+
 class AsyncBlocks(AsyncPart):
     """All blocks of the store, by id: for those that several agents share. `author` is who changes one, for its
     history."""
@@ -47,25 +55,14 @@ class AsyncBlocks(AsyncPart):
         label: str,
         value: str = "",
         *,
-        limit_chars: int = DEFAULT_LIMIT_CHARS,
-        description: str | None = None,
-        read_only: bool = False,
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] = (),
         is_template: bool = False,
+        **fields: Unpack[BlockFields],
     ) -> Block:
-        """A new block that no agent has yet. Raises: InvalidInput, BlockLimitExceeded."""
-        new = NewBlock(
-            label=label,
-            value=value,
-            limit_chars=limit_chars,
-            description=description,
-            read_only=read_only,
-            metadata={} if metadata is None else metadata,
-            tags=tags,
-            is_template=is_template,
-        )
-        return await self.add(new)
+        """A new block that no agent has yet, with `BlockFields`. Raises: InvalidInput, BlockLimitExceeded."""
+        own: dict[str, Any] = {"metadata": metadata or {}, "tags": tags, "is_template": is_template}
+        return await self.add(NewBlock(label=label, value=value, **fields, **own))
 
     async def add(self, new: NewBlock, *, author: Author | None = None) -> Block:
         """A new block that no agent has yet. Raises: as `create`."""
@@ -129,18 +126,9 @@ class AsyncAgentBlocks(AsyncPart):
         """The block of this label. Raises: BlockNotFound."""
         return await self._ports.store.read(_find_block, self._id, label)
 
-    async def create(
-        self,
-        label: str,
-        value: str = "",
-        *,
-        limit_chars: int = DEFAULT_LIMIT_CHARS,
-        description: str | None = None,
-        read_only: bool = False,
-    ) -> Block:
-        """A new block of this agent. Raises: InvalidInput, BlockLimitExceeded, AlreadyExists."""
-        new = NewBlock(label=label, value=value, limit_chars=limit_chars, description=description, read_only=read_only)
-        return await self.add(new)
+    async def create(self, label: str, value: str = "", **fields: Unpack[BlockFields]) -> Block:
+        """A new block of this agent, with `BlockFields`. Raises: InvalidInput, BlockLimitExceeded, AlreadyExists."""
+        return await self.add(NewBlock(label=label, value=value, **fields))
 
     async def add(self, new: NewBlock, *, author: Author | None = None) -> Block:
         """A new block of this agent. Raises: as `create`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
     from typing import Any
 
     from perdure.app import App
@@ -43,6 +44,17 @@ class AsyncStoreFeatures:
         from perdure.features.schedules.service import AsyncSchedules
 
         return AsyncSchedules(self._app)
+
+    async def backup(self, path: str | Path) -> None:
+        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
+
+        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
+
+        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
+        """
+        from perdure.features.copies.service import AsyncCopies
+
+        return await AsyncCopies(self._app).backup(path)
 
     @property
     def folders(self) -> AsyncFolders:

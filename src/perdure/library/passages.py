@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TypedDict, Unpack, get_args
+from typing import TypedDict, TypeVar, Unpack, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -34,6 +34,8 @@ from perdure.library.parts import AsyncPart, writes
 from perdure.library.search import AsyncSearch
 from perdure.search.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 
 class PassageConditions(TypedDict, total=False):
@@ -118,17 +120,8 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
 
     async def archive_passage(self, new: NewPassage) -> Passage:
         """Store a text in the agent's own archive, which is created with its first text. Raises: as `archive`."""
-        ports, now = self._ports, self._ports.clock.now()
-        new = from_outside(new)
-
-        def insert(tx: Tx) -> Passage:
-            tx.agents.model(self.id)
-            archive = own_archive(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
-            return insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
-
-        passage = await ports.store.write(insert)
-        ports.unread.note((self.id, 0))
-        return passage
+        now, new = self._ports.clock.now(), from_outside(new)
+        return await self._write(lambda tx: self._insert(tx, new, at=now))
 
     async def list_passages(
         self, page: Page, *, text: str | None = None, where: PassageFilter | None = None
@@ -156,9 +149,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
                 record(tx, self.id, "passage", f"passage: {before.text}", [item], at=now)
             return after
 
-        after = await self._ports.store.write(write)
-        self._ports.unread.note((self.id, 0))
-        return after
+        return await self._write(write)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
@@ -166,17 +157,25 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
 
     async def add_passage(self, new: NewPassage) -> Correction:
         """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
-        ports, now, new = self._ports, self._ports.clock.now(), from_outside(new)
+        now, new = self._ports.clock.now(), from_outside(new)
 
         def write(tx: Tx) -> Correction:
-            tx.agents.model(self.id)
-            archive = own_archive(tx, self.id, ArchiveId(ports.ids.new("archive")), at=now)
-            passage = insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
+            passage = self._insert(tx, new, at=now)
             return record(tx, self.id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
 
-        correction = await ports.store.write(write)
-        ports.unread.note((self.id, 0))
-        return correction
+        return await self._write(write)
+
+    def _insert(self, tx: Tx, new: NewPassage, *, at: datetime) -> Passage:
+        """Store a text in the agent's own archive. Raises: NotFound, InvalidInput."""
+        tx.agents.model(self.id)
+        archive = own_archive(tx, self.id, ArchiveId(self._ports.ids.new("archive")), at=at)
+        return insert_passage(tx, archive.id, new, ids=self._ports.ids, at=at)
+
+    async def _write(self, unit: Callable[[Tx], T]) -> T:
+        """Change what the agent remembers; what waits for its memory looks again."""
+        done = await self._ports.store.write(unit)
+        self._ports.unread.note((self.id, 0))
+        return done
 
     async def edit_passage(self, passage_id: PassageId, changes: PassageChanges) -> Correction:
         """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
@@ -219,9 +218,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
             return record(tx, self.id, "passage", what, [correct(tx, one) for one in passages], at=now)
 
-        correction = await self._ports.store.write(write)
-        self._ports.unread.note((self.id, 0))
-        return correction
+        return await self._write(write)
 
     async def search_archive(
         self,

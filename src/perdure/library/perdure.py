@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from perdure.app import App, start
@@ -129,24 +128,13 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     async def __aenter__(self) -> AsyncPerdure:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @property
     def path(self) -> Path | None:
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
         return self._path
-
-    async def backup(self, path: str | Path) -> None:
-        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
-
-        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
-
-        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
-        """
-        await self.upkeep.backup(Path(path))
 
     @property
     def blocks(self) -> AsyncBlocks:

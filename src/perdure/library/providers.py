@@ -66,11 +66,7 @@ class ModelHandles(AsyncPart):
         `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
         """
         provider, _, name = handle.partition("/")
-        match provider:
-            case "openai-proxy":
-                return (handle, f"openai/{name}")
-            case _:
-                return (handle,)
+        return (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)
 
 
 RESERVED = frozenset({*PROVIDERS, *ALIASES, "letta", "perdure", "local"})

@@ -11,7 +11,7 @@ from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEven
 from perdure.core.ids import RunId
 from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.runs import Failure, StopReason, Usage
-from perdure.core.text.reprs import short_repr
+from perdure.core.text.reprs import attributes, short_repr
 from perdure.engine.run.log import open_calls_in
 
 
@@ -92,14 +92,9 @@ class Reply:
         texts = [message.text for message in messages if message.role == "assistant" and message.text]
         return cls(
             text="\n".join(texts),
-            run_id=end.run_id,
-            stop_reason=end.stop_reason,
             messages=tuple(messages),
             edits=tuple(edits),
-            usage=end.usage,
-            step_count=end.step_count,
-            failure=end.failure,
-            context_tokens=end.context_tokens,
+            **attributes(end, "run_id", "stop_reason", "usage", "step_count", "failure", "context_tokens"),
             questions=tuple(
                 result.question for message in messages for result in message.results if result.question is not None
             ),

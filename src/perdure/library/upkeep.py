@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
@@ -67,16 +66,6 @@ class StoreUpkeep(AsyncPart):
     def place(self) -> str:
         """Where the data is, for people: the path of the file, or which PostgreSQL database."""
         return self._ports.store.place
-
-    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        """Copy the store as it is now to a new file; agents work on meanwhile.
-
-        Args:
-            progress: takes how much is done, and how much there is: pages of a file, rows of PostgreSQL. It is called
-                in another thread.
-        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
-        """
-        await self._ports.store.backup(path, progress)
 
     async def scrub(self, progress: Progress) -> None:
         """Remove every trace of what was deleted from the indexes, from the free space of the database and from its

@@ -9,7 +9,6 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from perdure.core.errors import ModelError
@@ -110,19 +109,8 @@ class Later:
     line: HttpLine
 
 
-HttpLine: TypeAlias = (
-    ModelReply
-    | Status
-    | Refusal
-    | ChunkList
-    | RawBody
-    | Unanswered
-    | Hanging
-    | CutOff
-    | Malformed
-    | AfterChunks
-    | Later
-)
+_Answer: TypeAlias = ModelReply | Refusal | Hanging | CutOff | Malformed
+HttpLine: TypeAlias = _Answer | Status | ChunkList | RawBody | Unanswered | AfterChunks | Later
 """One answer. `says`, `calls` and `thinks` of `perdure.testing` build good ones."""
 
 Script: TypeAlias = HttpLine | Callable[[Mapping[str, Any]], HttpLine]
@@ -173,9 +161,7 @@ class HttpModel:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._server is not None
         self._server.close()
         await end_tasks(*self._serving)
@@ -284,9 +270,7 @@ class HttpModel:
             return await self._stream(wire, line, request)
         return await self._send_whole(wire, line, request)
 
-    async def _stream(
-        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
-    ) -> bool:
+    async def _stream(self, wire: _Wire, line: _Answer, request: Mapping[str, Any]) -> bool:
         """Send an answer in chunks; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
@@ -302,9 +286,7 @@ class HttpModel:
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
 
-    async def _send_whole(
-        self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
-    ) -> bool:
+    async def _send_whole(self, wire: _Wire, line: _Answer, request: Mapping[str, Any]) -> bool:
         """Send an answer in one piece; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None

@@ -148,7 +148,8 @@ class LocalServer(HttpModel):
                 if is_cut():
                     yield None
                     return
-                row.cached_tokens = self._count(_common(self._in_slot, prompt))
+                same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(self._in_slot, prompt, strict=False))
+                row.cached_tokens = self._count(self._in_slot[: sum(1 for _ in same)])
                 self._in_slot = prompt
                 yield self._read(request, row, self._with_usage(self.next_line(request), row))
                 row.is_done = not is_cut()
@@ -237,9 +238,3 @@ def _text(message: Mapping[str, Any]) -> str:
     if not isinstance(content, str):
         content = "\n".join(part.get("text", "") for part in content)
     return content + (json.dumps(message["tool_calls"]) if message.get("tool_calls") else "")
-
-
-def _common(one: str, other: str) -> str:
-    """The beginning that two texts share."""
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return one[: sum(1 for _ in same)]

@@ -104,8 +104,6 @@ def _deltas(parts: Sequence[Part]) -> list[ModelDelta]:
                 deltas.append(ModelDelta("tool_name", part.name, call, part.call_id))
                 deltas.append(ModelDelta("tool_arguments", part.arguments, call, part.call_id))
                 call += 1
-            case _:
-                pass
     return deltas
 
 

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ConversationId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secrets import SecretMask
+from perdure.core.text.reprs import attributes
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolInputs, ToolOutcome, ToolSpec
 
@@ -51,25 +51,20 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if inputs.code is None:
             raise NotFound("source of tool", tool.spec.name)
-        environment, agent, blocks = inputs.environment, inputs.agent, inputs.blocks
-        return await self.run(tool.spec, inputs.code, arguments, environment, agent, blocks, secrets=inputs.secrets)
+        return await self.run(tool.spec, inputs.code, arguments, inputs)
 
     async def run(
         self,
         spec: ToolSpec,
         code: ToolCode,
         arguments: Mapping[str, Any],
-        environment: Mapping[str, str],
-        agent: Agent | None = None,
-        blocks: Sequence[Block] = (),
+        inputs: ToolInputs,
         *,
-        secrets: Mapping[str, str],
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
         """Run a tool's source, stored or not, and return its outcome with the values of secrets masked.
 
         Args:
-            secrets: the variables of the environment to mask: variable -> the name to show instead.
             progress: gets a line for each step, such as the installation of requirements.
         Raises: SandboxUnavailable.
         """
@@ -78,51 +73,45 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if self._sandbox is None:
             return ToolOutcome(text="there is no sandbox here, so it was not run", status="error")
-        job = _build_job(spec, code, arguments, environment, agent, blocks)
-        mask = SecretMask({environment[variable]: name for variable, name in secrets.items()})
+        agent = inputs.agent
+        limits = SandboxLimits(wall_s=spec.timeout_s or TIMEOUT_S)
+        if code.memory_mb is not None:
+            limits = replace(limits, memory_mb=code.memory_mb)
+        facts = None
+        if code.takes_agent and agent is not None:
+            facts = {
+                **attributes(agent, "id", "name", "description"),
+                "metadata": dict(agent.metadata),
+                "tags": list(agent.tags),
+                "blocks": {block.label: block.value for block in inputs.blocks},
+            }
+        job = SandboxJob(
+            source=code.source,
+            function=code.function,
+            arguments={**dict.fromkeys(code.left_empty), **arguments},
+            environment=inputs.environment,
+            agent=facts,
+            requirements=code.requirements,
+            limits=limits,
+            network=code.network,
+            owner="" if agent is None else agent.id,
+        )
+        mask = SecretMask({inputs.environment[variable]: name for variable, name in inputs.secrets.items()})
         result = await self._sandbox.run(job, progress=progress)
 
         def build_outcome() -> ToolOutcome:
             masked = replace(result, value=mask.value(result.value))
-            return _mask_outcome(_build_outcome(spec.name, masked, blocks), mask)
+            outcome = _build_outcome(spec.name, masked, inputs.blocks)
+            return replace(
+                outcome,
+                text=mask.text(outcome.text),
+                stdout=tuple(map(mask.text, outcome.stdout)),
+                stderr=tuple(map(mask.text, outcome.stderr)),
+                blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
+            )
 
         # Masking megabytes takes seconds, so it runs off the event loop.
-        return await asyncio.to_thread(build_outcome) if secrets else build_outcome()
-
-
-def _build_job(
-    spec: ToolSpec,
-    code: ToolCode,
-    arguments: Mapping[str, Any],
-    environment: Mapping[str, str],
-    agent: Agent | None,
-    blocks: Sequence[Block],
-) -> SandboxJob:
-    """The sandbox job of a call."""
-    limits = SandboxLimits(wall_s=spec.timeout_s or TIMEOUT_S)
-    if code.memory_mb is not None:
-        limits = replace(limits, memory_mb=code.memory_mb)
-    facts = None
-    if code.takes_agent and agent is not None:
-        facts = {
-            "id": agent.id,
-            "name": agent.name,
-            "description": agent.description,
-            "metadata": dict(agent.metadata),
-            "tags": list(agent.tags),
-            "blocks": {block.label: block.value for block in blocks},
-        }
-    return SandboxJob(
-        source=code.source,
-        function=code.function,
-        arguments={**dict.fromkeys(code.left_empty), **arguments},
-        environment=environment,
-        agent=facts,
-        requirements=code.requirements,
-        limits=limits,
-        network=code.network,
-        owner="" if agent is None else agent.id,
-    )
+        return await asyncio.to_thread(build_outcome) if inputs.secrets else build_outcome()
 
 
 def _build_outcome(name: str, result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
@@ -137,14 +126,3 @@ def _build_outcome(name: str, result: SandboxResult, blocks: Sequence[Block]) ->
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_MAX:]]
     text = "\n".join([result.error or f"the tool ended with {result.status}", *lines])
     return ToolOutcome.failure(name, text, stdout=stdout, stderr=stderr)
-
-
-def _mask_outcome(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
-    """The outcome without the values of secrets, in any text of it."""
-    return replace(
-        outcome,
-        text=mask.text(outcome.text),
-        stdout=tuple(map(mask.text, outcome.stdout)),
-        stderr=tuple(map(mask.text, outcome.stderr)),
-        blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
-    )

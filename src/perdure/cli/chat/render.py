@@ -80,14 +80,23 @@ class RunRenderer:
             case events.MemoryEdited() as edit:
                 self._show_edit(edit)
             case events.MemoryRecalled() as recalled:
-                self._show_recall(recalled)
+                names = list(dict.fromkeys(visible(str(source["name"])) for source in recalled.sources))
+                text = f"recalled {len(recalled.sources)}: {first_names(names, RECALLED_MAX)}"
+                if recalled.problem is not None:
+                    text = f"nothing recalled: {visible(recalled.problem)}"
+                self._terminal.print_note(Line(f"◆ {text}", style="dim"))
             case events.EngineQuarantined() as quarantined:
                 text = f"context engine {visible(quarantined.engine)} failed: {visible(quarantined.reason)};"
                 self._terminal.print_note(Line(f"{text} {quarantined.takes_over} takes over", style="yellow"))
             case events.ViewFull(by=by):
                 self._terminal.show_status(_MAKING_ROOM[by])
             case events.ViewCompacted(merged=False) as compacted:
-                self._show_compaction(compacted)
+                which = message_handle(compacted.from_message_seq, compacted.upto_message_seq)
+                maker = {"model": "by the model", "engine": "by the context engine"}.get(
+                    compacted.made_by, "an extract"
+                )
+                text = f"▤ {which} left the window behind a summary ({maker}); nothing is lost: /context, /search"
+                self._terminal.print_note(Line(text, style="dim"))
             case events.RowsCut(stubs=stubs):
                 handles = ", ".join(map(message_handle, stubs))
                 self._terminal.print_note(
@@ -99,8 +108,6 @@ class RunRenderer:
                 self._terminal.show_status("cancelling…")
             case events.RunEnded() as end:
                 self._show_end(end)
-            case _:
-                pass
 
     def _preview(self, delta: events.Delta) -> None:
         """Show a piece of a message that is still being made."""
@@ -121,14 +128,6 @@ class RunRenderer:
         self._preview_step = delta.step_id
         preview = self._previews.setdefault(delta.message_id, {})
         preview[delta.kind] = preview.get(delta.kind, "") + delta.text
-
-    def _show_recall(self, event: events.MemoryRecalled) -> None:
-        """Show what memory goes with the message."""
-        names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
-        text = f"recalled {len(event.sources)}: {first_names(names, RECALLED_MAX)}"
-        if event.problem is not None:
-            text = f"nothing recalled: {visible(event.problem)}"
-        self._terminal.print_note(Line(f"◆ {text}", style="dim"))
 
     def _show_message(self, message: Message) -> None:
         """Show what the previews did not show of a message."""
@@ -152,13 +151,6 @@ class RunRenderer:
             self._calls[call.call_id] = call
         if message.calls:
             self._terminal.show_status(f"running {visible(message.calls[0].name)}…")
-
-    def _show_compaction(self, event: events.ViewCompacted) -> None:
-        """Show which messages left the window."""
-        which = message_handle(event.from_message_seq, event.upto_message_seq)
-        by = {"model": "by the model", "engine": "by the context engine"}.get(event.made_by, "an extract")
-        text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
-        self._terminal.print_note(Line(text, style="dim"))
 
     def _show_edit(self, edit: events.MemoryEdited) -> None:
         """Show the diff of a memory edit below its call."""

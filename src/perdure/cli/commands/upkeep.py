@@ -1,17 +1,13 @@
-"""`perdure backup`, `perdure restore` and `perdure migrate-db`; `perdure store`: damage, indexes that differ from the
-texts, traces, parts of tables, and vectors.
-"""
+"""`perdure store`: damage, indexes that differ from the texts, traces, and vectors."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections import defaultdict
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
-from perdure.cli.run import Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.run import agent_option, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -19,103 +15,16 @@ if for_work(__name__):
     from rich.text import Text
 
     from perdure.app import accept_loss as accept_lost_log
-    from perdure.app.copies import look_at_backup, same_address
-    from perdure.app.copies import migrate_db as copy_database
-    from perdure.app.copies import restore as restore_store
-    from perdure.app.copies import split as split_store
-    from perdure.cli.chat.agent_choice import shell_word
-    from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, plural, visible
-    from perdure.cli.work import confirm, get_agent, has_store, no_store, open_store, progress_bar
+    from perdure.cli.work import get_agent, has_store, no_store, open_store, progress_bar
     from perdure.core.errors import PerdureError, StoreDamaged
-    from perdure.core.text.addresses import check_store_address, is_postgres, without_password
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.upkeep import Comparison
     from perdure.settings import Settings
 
-KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
 _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
 """What an error says of this command, which ends with the same error."""
 RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
-
-
-def _expanded(path: str) -> Path:
-    return Path(path).expanduser()
-
-
-@command("backup", lacks="nothing to back up")
-async def backup(
-    view: View, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
-) -> None:
-    """Copy the store as it is now to a new file, while agents work."""
-    file = _expanded(path)
-    with progress_bar() as progress:
-        await perdure.upkeep.backup(file, lambda done, total: progress("copying", done, total))
-    place = perdure.upkeep.place
-    summary = look_at_backup(file)
-    size = file.stat().st_size
-    view.show(
-        {"backup": str(file), "of": place, "bytes": size, "agents": summary.agents, "messages": summary.messages},
-        f"{file}: {size:,} bytes, {plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}.",
-    )
-    view.hint(f"`perdure restore {shell_word(str(file))}` puts it in the place of the store. {KEY_HINT}")
-
-
-@command("restore")
-async def restore(
-    view: View, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
-) -> None:
-    """Put a backup in the place of the store. The old one is kept."""
-    file, address = _expanded(path), Settings.from_environment().store_address
-    summary = look_at_backup(file)
-    place = without_password(address)
-    what = f"{plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}, schema {summary.version}"
-    view.print(f"{file}: {what}")
-    confirm(view, f"Put it in the place of {place}? The old store is kept.", action="restore", yes=yes)
-    with progress_bar() as progress:
-        report = await restore_store(file, address, at=datetime.now(UTC), progress=progress)
-    view.show(
-        {"restored": str(file), "to": place, "rows": report.rows, "digest": report.digest, "kept": report.kept},
-        f"{place} has the {plural(report.rows, 'row')} of the backup now (content hash {report.digest}).",
-    )
-    if not report.kept:
-        view.hint("`perdure` goes on with it.")
-    elif is_postgres(address):
-        view.hint(f"The old tables are in the schema {report.kept}: drop it when you don't need them any more.")
-    else:
-        view.hint(f"The old store is {report.kept}: remove it when you don't need it any more.")
-
-
-@command("migrate-db")
-async def migrate_db(
-    view: View,
-    source: Annotated[str, argument("A file or postgresql://...", "FROM")],
-    target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
-) -> None:
-    """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
-    check_store_address("FROM", source)
-    check_store_address("TO", target)
-    one, other = (address if is_postgres(address) else _expanded(address) for address in (source, target))
-    began = time.monotonic()
-    with progress_bar() as progress:
-        report = await copy_database(one, other, at=datetime.now(UTC), progress=progress)
-    seconds = max(time.monotonic() - began, 0.001)
-    place = without_password(other)
-    rate = f"{report.rows / seconds:,.0f} a second"
-    view.show(
-        {
-            "from": without_password(one),
-            "to": place,
-            **fields(report, "rows", "tables", "digest", "resumed"),
-            "seconds": round(seconds, 3),
-        },
-        f"{plural(report.rows, 'row')} of {plural(report.tables, 'table')} ({rate}); both sides have the content hash"
-        f" {report.digest}.",
-    )
-    key = " Set PERDURE_SECRET_KEY to what secret.key holds." if is_postgres(other) and not is_postgres(one) else ""
-    same = same_address(other, Settings.from_environment().store_address)
-    use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
-    view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
 
 
 @command("store verify", json=False)
@@ -186,25 +95,6 @@ async def scrub(view: View, perdure: AsyncPerdure) -> None:
         await perdure.upkeep.scrub(progress)
     view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
     view.hint("Backups and copies keep what was in the store when they were made.")
-
-
-@command("store split", json=False)
-async def split(view: View, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16) -> None:
-    """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
-
-    Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it
-    was. Only stores with hundreds of millions of rows gain from it.
-    """
-    address = Settings.from_environment().store_address
-    with progress_bar() as progress:
-        count = await split_store(address, parts, progress=progress)
-    place = without_password(address)
-    view.show(
-        {"store": place, "tables": count, "parts": parts},
-        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
-        if count
-        else f"The tables of {place} are in parts already.",
-    )
 
 
 @command("store reindex", json=False, lacks="nothing to embed")

@@ -205,6 +205,18 @@ class View:
         digest.update(_message_bytes(visible))
         return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), day, digest)
 
+    def request(self, model: str, *messages: Message, **fields: Any) -> ModelRequest:
+        """Return the request that shows this view, and these messages after it."""
+        return ModelRequest(
+            model=model,
+            system=self.prefix.system,
+            tools=self.prefix.tools,
+            messages=(*self.messages, *messages) if messages else self.messages,
+            opening=self.prefix.opening,
+            in_words=bool(self.prefix.words_zone),
+            **fields,
+        )
+
     def digest(self, tail: str) -> str:
         """Return `digest_of` the request with this view and this tail."""
         digest = self._digest.copy()
@@ -242,16 +254,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
         options = replace(options, parallel_tool_calls=False)
     if recipe.tool_choice is not None and options.tool_choice != "none":
         options = replace(options, tool_choice=cast("ToolChoice", recipe.tool_choice))
-    return ModelRequest(
-        model=model,
-        system=view.prefix.system,
-        tools=view.prefix.tools,
-        messages=view.messages,
-        opening=view.prefix.opening,
-        tail=recipe.tail,
-        in_words=bool(view.prefix.words_zone),
-        options=options,
-    )
+    return view.request(model, tail=recipe.tail, options=options)
 
 
 def check_legal(messages: Sequence[Message]) -> None:
@@ -274,8 +277,6 @@ def check_legal(messages: Sequence[Message]) -> None:
                     if call_id in open_calls:
                         raise IllegalLog(f"{message.id} has two calls with the id {call_id!r}")
                     open_calls.add(call_id)
-                case _:
-                    pass
     if open_calls:
         raise IllegalLog(f"call {min(open_calls)!r} has no result")
 

@@ -197,8 +197,6 @@ def extract(texts: Sequence[Message]) -> Extract:
                     _add_details(collectors, seq, _ESCAPED.sub(lambda one: "\n" * len(one[0]), arguments), 1)
                 case ToolResult(text=text):
                     _add_details(collectors, seq, text, 0)
-                case _:
-                    pass
     for seq, question in (*deferred, *open_questions):
         collectors["questions"].add(seq, question, 3)
     if task is not None:

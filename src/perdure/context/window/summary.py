@@ -145,8 +145,6 @@ def _entry(message: Message) -> _Entry | None:
                 case ToolResult(name=name, text=text, status=status):
                     did = "failed" if status == "error" else "answered"
                     pieces.append(("result", f"{_label(name)} {did}: ", _indent(text)))
-                case _:
-                    pass
     elif message.kind == "memory_delta":
         pieces.append(("delta", "memory was edited: ", _indent(message.text)))
     if not pieces:

@@ -97,16 +97,7 @@ def own_summary_request(
         response_format=None,
         tool_choice="none" if own.tool_choice == "none" else "auto",
     )
-    return ModelRequest(
-        model=model,
-        system=view.prefix.system,
-        opening=view.prefix.opening,
-        in_words=bool(view.prefix.words_zone),
-        tools=view.prefix.tools,
-        messages=(*view.messages, ask),
-        options=own,
-        purpose="summary",
-    )
+    return view.request(model, ask, options=own, purpose="summary")
 
 
 def instructions(prompt: str | None, limit_tokens: int) -> str:

@@ -38,7 +38,7 @@ from perdure.engine.run.log import OpenCall, Progress, RunLog, Tell, load_run_lo
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
 from perdure.engine.run.tool_rules import prefill, rule_state
-from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
+from perdure.engine.search.tools import SearchCall, search_tools
 from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class _ToolPhase:
                 store=ports.store,
                 budget=Budget(ports.counter, result_tokens(inputs.window(self.agent)[0])),
             )
-            work.outcome = await SEARCH_TOOLS[call.name](search_call, **ready.arguments)
+            work.outcome = await search_tools()[call.name](search_call, **ready.arguments)
             await self._store(ready.open_call, work.outcome)
         except REFUSALS as error:
             # The edit's own transaction is gone without a trace; its error is the result.
@@ -334,7 +334,7 @@ async def call_by_hand(
             store=ports.store,
             budget=Budget(ports.counter, result_tokens(inputs.window(agent)[0])),
         )
-        return await SEARCH_TOOLS[name](call, **fitted)
+        return await search_tools()[name](call, **fitted)
     except REFUSALS as error:
         return error_outcome(name, error)
 

@@ -6,6 +6,7 @@ A search may wait for a query's vector, and its ranking takes time that the one 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,14 +210,19 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
         tx.passages.count_use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
 
 
-SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
+_SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
     "search_memory": _search_memory,
     "search_output": _search_output,
-    **feature_tools(searching=True),
 }
 """Name -> what it does."""
+
+
+@functools.cache
+def search_tools() -> Mapping[str, Callable[..., Awaitable[ToolOutcome]]]:
+    """Those, and the tools of features, which may import this module."""
+    return {**_SEARCH_TOOLS, **feature_tools(searching=True)}
 
 
 SIZES = ChunkSizes(target=500, most=800)

@@ -52,7 +52,7 @@ class Graph:
     Attributes:
         fact_archive_id: the archive with one passage for each distinct text of a fact, which search reads.
         entity_archive_id: the archive with one passage for each entity and each community.
-        settings: as `domain.facts.settings` reads them.
+        settings: as `settings.py` reads them.
         version: grows with every change.
     """
 

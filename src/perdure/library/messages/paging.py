@@ -89,16 +89,25 @@ class History:
             return self.tx.messages.list_of_all_agents(
                 after=after, before=before, limit=limit, newest_first=newest_first
             )
-        return _list(
-            self.tx,
-            self.inputs,
-            self.agent_id,
-            self.conversation_seq,
-            after_seq=None if after is None else after[1],
-            before_seq=None if before is None else before[1],
-            limit=limit,
-            newest_first=newest_first,
-        )
+        # The system messages have the lowest numbers, those of the log follow.
+        sources: list[Callable[..., Sequence[Message]]]
+        sources = [self._system_messages, partial(self.tx.messages.list, kinds=HISTORY_KINDS)]
+        page: list[Message] = []
+        for source in reversed(sources) if newest_first else sources:
+            if len(page) < limit:
+                page += source(
+                    self.agent_id,
+                    conversation_seq=self.conversation_seq,
+                    after_seq=None if after is None else after[1],
+                    before_seq=None if before is None else before[1],
+                    limit=limit - len(page),
+                    newest_first=newest_first,
+                )
+        return page
+
+    def _system_messages(self, *args: Any, **kwargs: Any) -> Sequence[Message]:
+        found = self.tx.system_messages.list(*args, **kwargs)
+        return [render_system_message(self.tx, one, self.inputs) for one in found]
 
 
 def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T]:
@@ -199,38 +208,6 @@ def _load_others(tx: Tx, row: Message, *, newest_first: bool = False) -> list[Me
         more = len(same) == BATCH_ROWS_AT_ONCE
         seq = same[-1].seq if same else seq
     return others
-
-
-def _list(
-    tx: Tx,
-    inputs: UnitInputs,
-    agent_id: AgentId,
-    conversation_seq: int | None,
-    *,
-    after_seq: int | None,
-    before_seq: int | None,
-    limit: int,
-    newest_first: bool,
-) -> Sequence[Message]:
-    """A page in order of numbers: the system messages, which have the lowest, and the messages of the log."""
-
-    def system_messages(*args: Any, **kwargs: Any) -> Sequence[Message]:
-        return [render_system_message(tx, one, inputs) for one in tx.system_messages.list(*args, **kwargs)]
-
-    sources: list[Callable[..., Sequence[Message]]]
-    sources = [system_messages, partial(tx.messages.list, kinds=HISTORY_KINDS)]
-    page: list[Message] = []
-    for source in reversed(sources) if newest_first else sources:
-        if len(page) < limit:
-            page += source(
-                agent_id,
-                conversation_seq=conversation_seq,
-                after_seq=after_seq,
-                before_seq=before_seq,
-                limit=limit - len(page),
-                newest_first=newest_first,
-            )
-    return page
 
 
 # --- history from elsewhere

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from perdure.core.errors import InvalidInput
 from perdure.core.events import Delta, StoredEvent
@@ -52,6 +52,17 @@ async def _load(picture: Picture) -> Image | ImageLink:
     return Image(kind, base64.b64encode(data).decode("ascii"))
 
 
+class SendOptions(TypedDict, total=False):
+    """How a message is sent and its run limited; see `AsyncAgent.send`."""
+
+    idempotency_key: str | None
+    if_busy: IfBusy
+    max_steps: int | None
+    max_tokens: int | None
+    max_cost_usd: float | None
+    images: Sequence[Picture]
+
+
 class AsyncSending(AsyncApproval):
     """Messages to an agent; `AsyncAgent` has these methods."""
 
@@ -60,13 +71,8 @@ class AsyncSending(AsyncApproval):
         text: str,
         *,
         conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
         client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
+        **options: Unpack[SendOptions],
     ) -> Reply:
         """Send a message and wait for the whole reply.
 
@@ -77,27 +83,20 @@ class AsyncSending(AsyncApproval):
             conversation: by default the agent's first one.
             client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
                 This call runs the functions among them, as often as the model calls them.
-            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
-            images: pictures behind the text: files, bytes or addresses.
-            max_steps: the most model calls of the run; by default the setting.
-            max_tokens: the tokens, in and out, after which the run makes no other model call; it then ends with
-                `max_tokens_exceeded`. None: as many as agent and settings allow.
-            max_cost_usd: the same in US dollars, of models with a known price; it ends with `insufficient_credits`.
-            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
+            options: `idempotency_key`: the same key again is the same message: it is stored once, and its reply is
+                returned. `images`: pictures behind the text: files, bytes or addresses. `max_steps`: the most model
+                calls of the run; by default the setting. `max_tokens`: the tokens, in and out, after which the run
+                makes no other model call; it then ends with `max_tokens_exceeded`; by default as many as agent and
+                settings allow. `max_cost_usd`: the same in US dollars, of models with a known price; it ends with
+                `insufficient_credits`. `if_busy`: whether to wait for the run of this conversation to end, the
+                default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
             StoreError: its text says whether the message is stored;
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        request = RunRequest(
-            agent_id=self.id,
-            idempotency_key=idempotency_key,
-            if_busy=if_busy,
-            max_steps=max_steps,
-            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
-        )
-        accepted = await self._submit(request, text, images, conversation, tools)
+        accepted = await self._submit(text, conversation, tools, False, **options)
         return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
@@ -105,32 +104,19 @@ class AsyncSending(AsyncApproval):
         text: str,
         *,
         conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
+        **options: Unpack[SendOptions],
     ) -> AsyncIterator[StoredEvent | Delta]:
         """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
-        functions among `client_tools`, the events of the run that continues follow.
+        functions among `client_tools`, the events of the run that continues follow. `SendOptions` are as in `send`.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
         why.
         Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        request = RunRequest(
-            agent_id=self.id,
-            idempotency_key=idempotency_key,
-            if_busy=if_busy,
-            background=background,
-            max_steps=max_steps,
-            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
-        )
-        accepted = await self._submit(request, text, images, conversation, tools)
+        accepted = await self._submit(text, conversation, tools, background, **options)
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
 
@@ -139,45 +125,44 @@ class AsyncSending(AsyncApproval):
         text: str,
         *,
         conversation: ConversationId | None = None,
+        background: bool = True,
+        client_tools: Sequence[ClientTool] = (),
+        **options: Unpack[SendOptions],
+    ) -> Accepted:
+        """Send a message without waiting. When this returns, the message is durable and will be answered.
+        `SendOptions` are as in `send`.
+
+        You run the calls of `client_tools`, also those of functions: `pending` lists them.
+        """
+        tools = client_tools_of(client_tools) if client_tools else None
+        return await self._submit(text, conversation, tools, background, **options)
+
+    async def _submit(
+        self,
+        text: str,
+        conversation: ConversationId | None,
+        tools: ClientTools | None,
+        background: bool,
+        *,
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         max_tokens: int | None = None,
         max_cost_usd: float | None = None,
-        background: bool = True,
-        client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
-    ) -> Accepted:
-        """Send a message without waiting. When this returns, the message is durable and will be answered.
-
-        You run the calls of `client_tools`, also those of functions: `pending` lists them.
-        """
-        tools = client_tools_of(client_tools) if client_tools else None
-        request = RunRequest(
-            agent_id=self.id,
-            idempotency_key=idempotency_key,
-            if_busy=if_busy,
-            background=background,
-            max_steps=max_steps,
-            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
-        )
-        return await self._submit(request, text, images, conversation, tools)
-
-    async def _submit(
-        self,
-        request: RunRequest,
-        text: str,
-        images: Sequence[Picture],
-        conversation: ConversationId | None,
-        tools: ClientTools | None,
     ) -> Accepted:
         """Store a message and return its run."""
         check_text("text", text)
         return await self.send_request(
-            replace(
-                request,
-                messages=(NewMessage((Text(text), *await load_images(images))),),
+            RunRequest(
+                agent_id=self.id,
                 conversation_seq=await self._seq_of(conversation),
+                messages=(NewMessage((Text(text), *await load_images(images))),),
+                idempotency_key=idempotency_key,
+                if_busy=if_busy,
+                background=background,
+                max_steps=max_steps,
                 client_tools=None if tools is None else tools.shapes,
+                options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
             )
         )

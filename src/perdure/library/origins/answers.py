@@ -21,7 +21,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Step
-from perdure.engine.search.tools import SEARCH_TOOLS
+from perdure.engine.search.tools import search_tools
 from perdure.library.origins.values import AnswerOrigin, BlockText, MessageText, RecalledText, SearchText, SummaryText
 from perdure.library.runs.steps import explain_step
 from perdure.storage.tx import Tx
@@ -247,7 +247,7 @@ def _recalled(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
 
 def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
     """The agent's searches whose results are in the request."""
-    calls = {call.call_id: call for row in messages for call in row.calls if call.name in SEARCH_TOOLS}
+    calls = {call.call_id: call for row in messages for call in row.calls if call.name in search_tools()}
     return tuple(
         SearchText(
             tool=result.name,
@@ -258,5 +258,5 @@ def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
         )
         for row in messages
         for result in row.results
-        if result.name in SEARCH_TOOLS
+        if result.name in search_tools()
     )

@@ -23,7 +23,7 @@ from perdure.core.models import Exchange, ModelOptions, ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
-from perdure.core.text.reprs import short_repr
+from perdure.core.text.reprs import attributes, short_repr
 from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.conversations.units import join_batches
@@ -91,8 +91,10 @@ class AsyncSteps(AsyncAgentPart):
         """
         return overview_of(await self.preview(conversation))
 
-    async def steps(
+    @reads
+    def steps(
         self,
+        tx: Tx,
         *,
         conversation: ConversationId | None = None,
         run_id: RunId | None = None,
@@ -106,7 +108,20 @@ class AsyncSteps(AsyncAgentPart):
         Raises: InvalidInput; NotFound, also for what is another agent's.
         """
         check_limit(limit)
-        return await self._ports.store.read(_list_steps, self._app.models, self.id, conversation, run_id, limit, before)
+        seq = None if conversation is None else find_conversation(tx, self.id, conversation).seq
+        run = None if run_id is None else find_run(tx, run_id, self.id)
+        older = None if before is None else find_step(tx, self.id, before)
+        if run is None:
+            steps = list(tx.steps.list(self.id, conversation_seq=seq, limit=limit, before=older))
+        elif seq is not None and run.conversation_seq != seq:
+            steps = []
+        else:
+            steps = [
+                step
+                for step in reversed(tx.steps.list_by_run(run.key))
+                if older is None or _step_place(step) < _step_place(older)
+            ][:limit]
+        return _step_infos(tx, self._app.models, self.id, steps)
 
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
@@ -237,16 +252,7 @@ def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:
 
 def request_of(next_request: Preview) -> ModelRequest:
     """The next request as far as it is known: without the memory edits that it will tell."""
-    view = next_request.view
-    return ModelRequest(
-        model=next_request.agent.model,
-        system=view.prefix.system,
-        opening=view.prefix.opening,
-        in_words=bool(view.prefix.words_zone),
-        tools=view.prefix.tools,
-        messages=view.messages,
-        tail=next_request.status,
-    )
+    return next_request.view.request(next_request.agent.model, tail=next_request.status)
 
 
 def overview_of(next_request: Preview) -> ContextOverview:
@@ -289,29 +295,8 @@ def find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
     return step
 
 
-def _list_steps(
-    tx: Tx,
-    models: ModelRegistry,
-    agent_id: AgentId,
-    conversation: ConversationId | None,
-    run_id: RunId | None,
-    limit: int,
-    before: StepId | None,
-) -> Sequence[StepInfo]:
-    """A page of the agent's steps, newest first. Raises: InvalidInput, NotFound."""
-    seq = None if conversation is None else find_conversation(tx, agent_id, conversation).seq
-    run = None if run_id is None else find_run(tx, run_id, agent_id)
-    older = None if before is None else find_step(tx, agent_id, before)
-    if run is None:
-        steps = list(tx.steps.list(agent_id, conversation_seq=seq, limit=limit, before=older))
-    elif seq is not None and run.conversation_seq != seq:
-        steps = []
-    else:
-        steps = [
-            step
-            for step in reversed(tx.steps.list_by_run(run.key))
-            if older is None or _step_place(step) < _step_place(older)
-        ][:limit]
+def _step_infos(tx: Tx, models: ModelRegistry, agent_id: AgentId, steps: Sequence[Step]) -> Sequence[StepInfo]:
+    """An agent's steps, newest first, as lists show them."""
     runs = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     prices = {model: prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
@@ -326,21 +311,14 @@ def _list_steps(
         is_new = earlier is None or earlier.recipe.prefix_seq != prefix_seq
         infos.append(
             StepInfo(
-                id=step.id,
                 run_id=step_run.id,
                 conversation_id=step_run.conversation_id,
-                index=step.index,
-                status=step.status,
-                model=step.model,
                 estimated_tokens=step.recipe.tokens - step.recipe.overcount,
-                usage=step.usage,
                 price=prices[step.model].price(step.usage),
                 prefix_seq=prefix_seq,
                 rewritten=tx.prefixes.get(agent_id, prefix_seq).reason if is_new else None,
-                stop_reason=step.stop_reason,
-                failure=step.failure,
-                created_at=step.created_at,
-                ended_at=step.ended_at,
+                **attributes(step, "id", "index", "status", "model", "usage", "stop_reason", "failure"),
+                **attributes(step, "created_at", "ended_at"),
             )
         )
     return infos

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockVersion
+from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.ids import BlockId
-from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
+from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks, BlockFields
 from perdure.library.sync.parts import Part
 
 __all__ = ["AgentBlocks", "Blocks"]
@@ -25,25 +25,14 @@ class Blocks(Part):
         label: str,
         value: str = "",
         *,
-        limit_chars: int = DEFAULT_LIMIT_CHARS,
-        description: str | None = None,
-        read_only: bool = False,
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] = (),
         is_template: bool = False,
+        **fields: Unpack[BlockFields],
     ) -> Block:
-        """A new block that no agent has yet. Raises: InvalidInput, BlockLimitExceeded."""
+        """A new block that no agent has yet, with `BlockFields`. Raises: InvalidInput, BlockLimitExceeded."""
         return self._portal.run(
-            self._inner.create(
-                label,
-                value,
-                limit_chars=limit_chars,
-                description=description,
-                read_only=read_only,
-                metadata=metadata,
-                tags=tags,
-                is_template=is_template,
-            )
+            self._inner.create(label, value, metadata=metadata, tags=tags, is_template=is_template, **fields)
         )
 
     def get(self, block_id: BlockId) -> Block:
@@ -79,19 +68,9 @@ class AgentBlocks(Part):
         """The block of this label. Raises: BlockNotFound."""
         return self._portal.run(self._inner.get(label))
 
-    def create(
-        self,
-        label: str,
-        value: str = "",
-        *,
-        limit_chars: int = DEFAULT_LIMIT_CHARS,
-        description: str | None = None,
-        read_only: bool = False,
-    ) -> Block:
-        """A new block of this agent. Raises: InvalidInput, BlockLimitExceeded, AlreadyExists."""
-        return self._portal.run(
-            self._inner.create(label, value, limit_chars=limit_chars, description=description, read_only=read_only)
-        )
+    def create(self, label: str, value: str = "", **fields: Unpack[BlockFields]) -> Block:
+        """A new block of this agent, with `BlockFields`. Raises: InvalidInput, BlockLimitExceeded, AlreadyExists."""
+        return self._portal.run(self._inner.create(label, value, **fields))
 
     def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
         """The block with another value.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
     from typing import Any
 
     from perdure.core.ids import ConversationId
@@ -45,6 +46,15 @@ class StoreFeatures:
         from perdure.features.schedules.sync_service import Schedules
 
         return Schedules(self._portal, self._inner.schedules)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
+
+        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
+
+        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
+        """
+        self._portal.run(self._inner.backup(path))
 
     @property
     def folders(self) -> Folders:

@@ -110,15 +110,6 @@ class Perdure(StoreFeatures):
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
         return self._inner.path
 
-    def backup(self, path: str | Path) -> None:
-        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
-
-        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
-
-        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
-        """
-        self._portal.run(self._inner.backup(path))
-
     @property
     def blocks(self) -> Blocks:
         """All blocks of the store."""

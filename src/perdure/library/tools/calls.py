@@ -102,16 +102,7 @@ async def _run_code(
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=True)
     inputs = await app.store.read(load_inputs, tool.id, agent_id, cipher=app.ports.cipher, code=code)
-    outcome = await app.custom.run(
-        tool.spec,
-        code,
-        fitted,
-        inputs.environment,
-        inputs.agent,
-        inputs.blocks,
-        secrets=inputs.secrets,
-        progress=progress,
-    )
+    outcome = await app.custom.run(tool.spec, code, fitted, inputs, progress=progress)
     if not outcome.blocks or agent_id is None:
         return outcome
     now = app.ports.clock.now()

@@ -82,50 +82,6 @@ def key_of(provider: str, api_key: str | None) -> str | None:
     return api_key or next(filter(None, map(os.environ.get, dialect_of(provider).keys)), None)
 
 
-def connect(
-    provider: str,
-    model: str,
-    *,
-    api_key: str | None,
-    base_url: str | None,
-    timeout_s: float,
-    guard: Guard | None,
-    loop: asyncio.AbstractEventLoop,
-) -> Connection:
-    """A connection for use in this event loop; nothing is sent yet.
-
-    To be called in a thread: it imports the provider's SDK, which takes seconds, and reads certificates.
-
-    Raises: ModelRequestRefused: the provider is not known, or its package not installed.
-    """
-    clients: list[httpx2.AsyncClient] = []
-
-    def make_provider(name: str) -> Provider[Any]:
-        kind = infer_provider_class(name)
-        parameters = inspect.signature(kind.__init__).parameters
-        options: dict[str, Any] = {"api_key": key_of(provider, api_key), "base_url": base_url}
-        if base_url and "api_key" in parameters:
-            options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
-        if "http_client" in parameters and _takes_client(parameters["http_client"]):
-            clients.append(_http_client(timeout_s, guard))
-            options["http_client"] = clients[-1]
-        return kind(**{name: value for name, value in options.items() if value})
-
-    try:
-        import pydantic_ai.direct  # noqa: F401 - the first request needs it, and must not wait for it in the loop
-        from pydantic_ai.models import infer_model
-        from pydantic_ai.providers import infer_provider_class
-
-        pydantic_model = infer_model(f"{provider}:{model}", make_provider)
-    except ImportError as error:
-        raise missing(provider, dialect_of(provider).extra, error) from error
-    except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
-        raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
-    if guard is not None and not clients:
-        raise ModelRequestRefused(f"{provider}/{model} can't be reached: its SDK would connect to any address")
-    return Connection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
-
-
 def _takes_client(parameter: inspect.Parameter) -> bool:
     """Whether a provider's SDK sends its requests by a client of `httpx2`. Some take one of `httpx`, or ignore it."""
     name = str(parameter.annotation).partition(" |")[0]
@@ -312,21 +268,48 @@ class DirectModel:
         loop = asyncio.get_running_loop()
         if (connection := self._connection) is not None and connection.loop is loop:
             return connection
-        new = await asyncio.to_thread(  # seconds of CPU at first, outside the event loop
-            connect,
-            self._provider,
-            self._model,
-            api_key=self._api_key,
-            base_url=self._base_url,
-            timeout_s=self._timeout_s,
-            guard=self._guard,
-            loop=loop,
-        )
+        new = await asyncio.to_thread(self._connect, loop)  # seconds of CPU at first, outside the event loop
         if (connection := self._connection) is not None and connection.loop is loop:  # another request connected first
             await new.close()
             return connection
         self._connection = new
         return new
+
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        """A connection for use in this event loop; nothing is sent yet.
+
+        To be called in a thread: it imports the provider's SDK, which takes seconds, and reads certificates.
+
+        Raises: ModelRequestRefused: the provider is not known, or its package not installed.
+        """
+        clients: list[httpx2.AsyncClient] = []
+
+        def make_provider(name: str) -> Provider[Any]:
+            kind = infer_provider_class(name)
+            parameters = inspect.signature(kind.__init__).parameters
+            options: dict[str, Any] = {"api_key": key_of(self._provider, self._api_key), "base_url": self._base_url}
+            if self._base_url and "api_key" in parameters:
+                options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
+            if "http_client" in parameters and _takes_client(parameters["http_client"]):
+                clients.append(_http_client(self._timeout_s, self._guard))
+                options["http_client"] = clients[-1]
+            return kind(**{name: value for name, value in options.items() if value})
+
+        try:
+            import pydantic_ai.direct  # noqa: F401 - the first request needs it, and must not wait for it in the loop
+            from pydantic_ai.models import infer_model
+            from pydantic_ai.providers import infer_provider_class
+
+            pydantic_model = infer_model(f"{self._provider}:{self._model}", make_provider)
+        except ImportError as error:
+            raise missing(self._provider, self._dialect.extra, error) from error
+        except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
+            raise ModelRequestRefused(f"{self._provider}/{self._model} can't be reached: {error}") from error
+        if self._guard is not None and not clients:
+            raise ModelRequestRefused(
+                f"{self._provider}/{self._model} can't be reached: its SDK would connect to any address"
+            )
+        return Connection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
 
     @property
     def _secrets(self) -> tuple[str, ...]:

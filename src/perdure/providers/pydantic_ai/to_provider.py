@@ -104,8 +104,6 @@ class _Writer:
                             part.name, legal_arguments(part.arguments, wrapper="INVALID_JSON"), call_id
                         )
                     )
-                case _:
-                    pass
         if not parts:
             return
         if not self.messages:  # a conversation must begin with a user's message
@@ -142,8 +140,6 @@ class _Writer:
             case self._pa.ModelResponse(parts=parts):
                 # An answer takes no mark; a mark at the start of the next part counts for the answer's last part.
                 self._mark_pending = not isinstance(parts[-1], self._pa.ThinkingPart)
-            case _:
-                pass
 
     def _user(self, text: str) -> None:
         """Add a text in the role of the user."""
@@ -260,8 +256,6 @@ class Deltas:
                     yield ModelDelta("tool_name", delta.tool_name_delta, number, call_id)
                 if delta.args_delta:
                     yield ModelDelta("tool_arguments", _text(delta.args_delta), number, call_id)
-            case _:
-                pass
 
     def _start(self, index: int, part: object) -> Iterator[ModelDelta]:
         """The deltas of the beginning of a part."""
@@ -277,8 +271,6 @@ class Deltas:
                 yield ModelDelta("tool_name", part.tool_name, number, call_id)
                 if part.args:
                     yield ModelDelta("tool_arguments", _text(part.args), number, call_id)
-            case _:
-                pass
 
     def _number(self, index: int, call_id: str | None) -> tuple[int, str | None]:
         """(number of the call, its id) of the part at this index."""
@@ -350,8 +342,6 @@ def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...], *, may_s
             raise ModelReplyInvalid(f"{response.model_name} ended its answer with {reason}: ask again")
         case "length":
             return "max_tokens_exceeded"
-        case _:
-            pass
     is_empty = not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts)
     if is_empty and not may_stay_empty:
         raise ModelReplyEmpty(f"{response.model_name} answered nothing: neither text nor a tool call ({reason})")

@@ -321,7 +321,11 @@ class _Packer:
 
     def _add(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
         """Select a candidate, or as much as there is room for; return the tokens, 0 without room."""
-        titles = self._missing_titles(candidate)
+        titles = [
+            section(candidate, in_words=self.in_words),
+            heading(candidate, self.home, with_conversation=True, in_words=self.in_words),
+        ]
+        titles = [title for title in titles if title and title not in self.headings]
         extra = sum(self.counter(line) + 1 for line in titles)
         room = min(self.room - extra, at_most)
         part = self._fit(candidate, room, tokens)
@@ -332,14 +336,6 @@ class _Packer:
         spent = part.tokens + extra
         self.room -= spent
         return spent
-
-    def _missing_titles(self, candidate: Candidate) -> list[str]:
-        """Return the titles above a candidate that the text does not have yet."""
-        titles = [
-            section(candidate, in_words=self.in_words),
-            heading(candidate, self.home, with_conversation=True, in_words=self.in_words),
-        ]
-        return [title for title in titles if title and title not in self.headings]
 
     def _tokens(self, candidate: Candidate) -> int:
         """Estimate the tokens of a whole candidate."""

@@ -145,8 +145,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
                 self._calls += _calls_shape(message)
             case RunEnded() as end:
                 self._end = end
-            case _:
-                pass
         if delta is not None and delta.kind == "text":
             self._sent[delta.message_id] = self._sent.get(delta.message_id, "") + delta.text
             yield from self._text(delta.text)

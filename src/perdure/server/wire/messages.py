@@ -24,6 +24,7 @@ from perdure.core.messages import (
     ToolResult,
 )
 from perdure.core.text.json_strings import read_string
+from perdure.core.text.reprs import attributes
 from perdure.core.tools.loops import THINKING, split_arguments, with_words
 from perdure.server.wire.shapes import Object, WireShape, computed
 
@@ -235,14 +236,9 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
 def _compaction_messages(message: Message, display: Display, seq: int | None) -> list[dict[str, Any]]:
     """The wire messages that say that messages left the view: an event, then the summary; or one of a user."""
     [note] = [part for part in message.parts if isinstance(part, CompactionNote)]
-    stats = {
-        "trigger": note.trigger,
-        "context_tokens_before": note.tokens_before,
-        "context_tokens_after": note.tokens_after,
-        "context_window": note.window_tokens,
-        "messages_count_before": note.messages_before,
-        "messages_count_after": note.messages_after,
-    }
+    counts = {"messages_count_before": "messages_before", "messages_count_after": "messages_after"}
+    tokens = {"context_tokens_before": "tokens_before", "context_tokens_after": "tokens_after"}
+    stats = attributes(note, "trigger", **tokens, context_window="window_tokens", **counts)
     if not display.compactions:
         alert = {
             "type": "system_alert",

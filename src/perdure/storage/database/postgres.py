@@ -13,7 +13,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import AlreadyExists, PerdureError, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.storage.copy.backups import backup_database
-from perdure.storage.copy.postgres_side import PostgresSide
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.store import Hear, Views
 from perdure.storage.tx import Tx
@@ -54,6 +53,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECTIONS = 8
+BACKUPS: Point[[str, Path, Callable[[int, int], None]], Awaitable[None]] = Point("database_backed_up")
+"""Copies the database of an address to a new file of SQLite, as `Store.backup` says."""
+
 OPEN_LOCK = f"{MIGRATION_LOCK}, hashtext(current_schema())"
 """Each connection of a store holds this advisory lock, shared, so that `perdure restore` sees whether one is open."""
 RACE_TRIES = 8
@@ -185,7 +187,8 @@ class PostgresStore(Views):
             await self._in_thread(self._execute, vacuum)
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        await backup_database(lambda: PostgresSide(self._address, PostgresDatabase), path, progress)
+        for make in BACKUPS.functions:
+            await make(self._address, path, progress)
 
     async def mark(self) -> str:
         # The transactions that have ended and those that are open, of the whole server.

@@ -22,8 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.storage.copy.backups import run_in_thread
-from perdure.storage.copy.copier import Progress
+from perdure.core.tasks import Progress, run_in_thread
 from perdure.storage.database.sqlite import (
     Outcome,
     SqliteDatabase,

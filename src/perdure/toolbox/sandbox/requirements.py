@@ -74,7 +74,9 @@ class Requirements:
             for too many sets.
         """
         requirements = _check_requirements(requirements)
-        name = _folder_name(requirements)
+        # The name is the same for the same set, interpreter and processor.
+        facts = [LAYOUT, list(requirements), sys.implementation.cache_tag, sysconfig.get_platform()]
+        name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
         try:
             await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
             lock = SetLock(self._cache, name)
@@ -161,9 +163,3 @@ def _check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
                 " like, as `requests==2.32.3`; no addresses, paths or options"
             )
     return tuple(sorted({requirement.strip() for requirement in requirements}))
-
-
-def _folder_name(requirements: Sequence[str]) -> str:
-    """A name that is the same for the same set, interpreter and processor."""
-    facts = [LAYOUT, list(requirements), sys.implementation.cache_tag, sysconfig.get_platform()]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

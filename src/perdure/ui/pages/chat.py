@@ -128,8 +128,6 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
             case ToolDecision():
                 text = "Approved" if part.approve else "Denied"
                 yield {**item, "kind": "note", "name": "approval", "text": f"{text}: {part.reason or part.call_id}"}
-            case _:
-                pass
     for edit in edits:
         yield edit_item(edit.block_id, edit.version, edit.label, edit.diff)
 
@@ -281,8 +279,6 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
                 item = _failure_item(event.run_id, failure)
                 items = [{"id": item["id"], "html": template.render(item=item)}]
                 yield _sse("message", {"message": None, "items": items}, seq)
-            case _:
-                pass
     yield _sse("closed", {}, None)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 
 from perdure.context.request.assemble import canonical
 from perdure.context.request.explain import Prices
 from perdure.context.request.explain import diff as compare
-from perdure.context.window.budget import Certificate
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.messages import Message
@@ -55,6 +54,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
     leaving = library.steps.leaving_next(preview)
+    amounts = {name: f"{name}_tokens" for name in ("estimated", "budget", "window", "reserve")}
     return agent_frame(agent, "Context", "context") | {
         "conversation_id": conversation.id,
         "context": context_shape(preview) | {"parts": _parts(preview, library.steps.prices_of(agent.model))},
@@ -68,7 +68,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "plots": plots_of(steps),
         "before": steps[-1].id if len(steps) == STEPS_MAX else None,
         "difference": difference,
-        "certificate": _certificate(preview.certificate),
+        "certificate": attributes(preview.certificate, "overcount", "factor", "tokens", "fits", **amounts),
         "next": NEXT,
     }
 
@@ -76,12 +76,6 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
 def _leaving_shape(message: Message) -> Data:
     """A message that leaves the view next."""
     return attributes(message, "id", "role", at="occurred_at") | {"text": message.text[:LEAVING_CHARS]}
-
-
-def _certificate(certificate: Certificate) -> Data:
-    """How it is known that the next request fits: the sum, its correction, and what the window leaves for it."""
-    amounts = {name: f"{name}_tokens" for name in ("estimated", "budget", "window", "reserve")}
-    return attributes(certificate, "overcount", "factor", "tokens", "fits", **amounts)
 
 
 def _parts(preview: Preview, prices: Prices) -> list[Data]:
@@ -123,26 +117,21 @@ def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
     if len(measured) < PLOTTED_MIN:
         return []
     x = [step.created_at.timestamp() for step in measured]
-
-    def series(label: str, values: Sequence[float | None], unit: str = "") -> Data:
-        return {"label": label, "values": values, "unit": unit}
-
     seconds = [None if one.ended_at is None else (one.ended_at - one.created_at).total_seconds() for one in measured]
-    plots: list[Data] = [
-        {
-            "caption": "Tokens of each request",
-            "x": x,
-            "series": [
-                series("sent", [step.usage.input_tokens for step in measured]),
-                series("from the cache", [step.usage.cached_input_tokens for step in measured]),
-            ],
-        },
-        {"caption": "Seconds of each request", "x": x, "series": [series("seconds", seconds)]},
+    sent = [step.usage.input_tokens for step in measured]
+    cached = [step.usage.cached_input_tokens for step in measured]
+    plots = [
+        plot("Tokens of each request", x, {"sent": sent, "from the cache": cached}),
+        plot("Seconds of each request", x, {"seconds": seconds}),
     ]
-    if any(step.price for step in measured):
-        prices = [step.price for step in measured]
-        plots.append({"caption": "Cost of each request", "x": x, "series": [series("US dollars", prices, "$")]})
-    return plots
+    prices = [step.price for step in measured]
+    return [*plots, *([plot("Cost of each request", x, {"US dollars": prices}, "$")] if any(prices) else [])]
+
+
+def plot(caption: str, x: Sequence[float], series: Mapping[str, Sequence[float | None]], unit: str = "") -> Data:
+    """A plot of series over the same times: label -> values."""
+    lines = [{"label": label, "values": values, "unit": unit} for label, values in series.items()]
+    return {"caption": caption, "x": x, "series": lines}
 
 
 def step_shape(step: StepInfo) -> Data:

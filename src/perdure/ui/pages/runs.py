@@ -22,7 +22,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
 from perdure.server.http import library_of
 from perdure.ui.pages.chat import message_items
-from perdure.ui.pages.context import step_shape
+from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
 
@@ -67,13 +67,9 @@ def _plots(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> list[Da
         "from the cache": [run.usage.cached_input_tokens for run in ordered],
         "answered": [run.usage.output_tokens for run in ordered],
     }
-    series = [{"label": label, "values": numbers, "unit": ""} for label, numbers in values.items()]
-    plots: list[Data] = [{"caption": "Tokens of each run", "x": x, "series": series}]
     dollars = [costs[run.id] for run in ordered]
-    if any(dollars):
-        cost = {"label": "US dollars", "values": dollars, "unit": "$"}
-        plots.append({"caption": "Cost of each run", "x": x, "series": [cost]})
-    return plots
+    cost = [plot("Cost of each run", x, {"US dollars": dollars}, "$")] if any(dollars) else []
+    return [plot("Tokens of each run", x, values), *cost]
 
 
 def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Data:

@@ -1,7 +1,7 @@
 """The extractor without a model: what people state about themselves and theirs, by patterns.
 
 A JSON document is read by a fixed table of keys: `{"user": {"name": "Ada", "city": "Turin"}}` says where Ada lives. It
-comes as `domain.facts.documents` renders it, a line for each value: `user, city: Turin`. Only records of people are
+comes as `units.documents` renders it, a line for each value: `user, city: Turin`. Only records of people are
 read, and of them only keys that name a known relation.
 """
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.core.runs import IfBusy
 from perdure.engine.run.accept import Accepted
 from perdure.library.client_tools import ClientTool
-from perdure.library.messages.sending import AsyncSending, Picture
+from perdure.library.messages.sending import AsyncSending, SendOptions
 from perdure.library.reply import Reply
 from perdure.library.sync.messages.approval import Approval
 
@@ -27,13 +27,8 @@ class Sending(Approval):
         text: str,
         *,
         conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
         client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
+        **options: Unpack[SendOptions],
     ) -> Reply:
         """Send a message and wait for the whole reply.
 
@@ -44,48 +39,31 @@ class Sending(Approval):
             conversation: by default the agent's first one.
             client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
                 This call runs the functions among them, as often as the model calls them.
-            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
-            images: pictures behind the text: files, bytes or addresses.
-            max_steps: the most model calls of the run; by default the setting.
-            max_tokens: the tokens, in and out, after which the run makes no other model call; it then ends with
-                `max_tokens_exceeded`. None: as many as agent and settings allow.
-            max_cost_usd: the same in US dollars, of models with a known price; it ends with `insufficient_credits`.
-            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
+            options: `idempotency_key`: the same key again is the same message: it is stored once, and its reply is
+                returned. `images`: pictures behind the text: files, bytes or addresses. `max_steps`: the most model
+                calls of the run; by default the setting. `max_tokens`: the tokens, in and out, after which the run
+                makes no other model call; it then ends with `max_tokens_exceeded`; by default as many as agent and
+                settings allow. `max_cost_usd`: the same in US dollars, of models with a known price; it ends with
+                `insufficient_credits`. `if_busy`: whether to wait for the run of this conversation to end, the
+                default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
             StoreError: its text says whether the message is stored;
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
-        return self._portal.run(
-            self._inner.send(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                max_tokens=max_tokens,
-                max_cost_usd=max_cost_usd,
-                client_tools=client_tools,
-                images=images,
-            )
-        )
+        return self._portal.run(self._inner.send(text, conversation=conversation, client_tools=client_tools, **options))
 
     def stream(
         self,
         text: str,
         *,
         conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
+        **options: Unpack[SendOptions],
     ) -> Iterator[StoredEvent | Delta]:
         """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
-        functions among `client_tools`, the events of the run that continues follow.
+        functions among `client_tools`, the events of the run that continues follow. `SendOptions` are as in `send`.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
         why.
@@ -93,16 +71,7 @@ class Sending(Approval):
         """
         return self._portal.iterate(
             self._inner.stream(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                max_tokens=max_tokens,
-                max_cost_usd=max_cost_usd,
-                background=background,
-                client_tools=client_tools,
-                images=images,
+                text, conversation=conversation, background=background, client_tools=client_tools, **options
             )
         )
 
@@ -111,30 +80,17 @@ class Sending(Approval):
         text: str,
         *,
         conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        max_tokens: int | None = None,
-        max_cost_usd: float | None = None,
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
+        **options: Unpack[SendOptions],
     ) -> Accepted:
         """Send a message without waiting. When this returns, the message is durable and will be answered.
+        `SendOptions` are as in `send`.
 
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         return self._portal.run(
             self._inner.submit(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                max_tokens=max_tokens,
-                max_cost_usd=max_cost_usd,
-                background=background,
-                client_tools=client_tools,
-                images=images,
+                text, conversation=conversation, background=background, client_tools=client_tools, **options
             )
         )

@@ -7,7 +7,7 @@ import pytest
 from perdure import InvalidInput
 from perdure.core.blocks import Author
 from perdure.core.messages import Text
-from tests.engine.facts.test_background import PAUSE_S, Scribe, opened, pause, said
+from tests.features.facts.test_background import PAUSE_S, Scribe, opened, pause, said
 
 USER = Author(kind="user", id="user")
 

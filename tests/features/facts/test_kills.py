@@ -13,7 +13,7 @@ from perdure.features.facts.extraction.extract import extract_due
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.testing import InlineStore
 from perdure.testing.inline_store import FaultPoint, no_faults
-from tests.engine.facts.test_background import Scribe, opened, said
+from tests.features.facts.test_background import Scribe, opened, said
 
 KILLS = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 50
 TURNS = 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure
+from perdure.features.copies import pages
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui.pages import data
 from perdure.ui.routes import build_routes
 from tests.ui.browser import BASE, FORM, MODEL, dashboard, tags_of, text_of
 
@@ -48,19 +49,19 @@ async def test_a_backup_is_downloaded_once_and_opens_as_a_store(tmp_path: Path) 
 
 async def test_a_long_backup_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page asks again while it runs; a second press begins no second one; what fails is said."""
-    monkeypatch.setattr(data, "SMALL_S", 0.0)
+    monkeypatch.setattr(pages, "SMALL_S", 0.0)
     async with dashboard() as (client, library):
-        upkeep, go = library.upkeep, asyncio.Event()
+        store, go = library.app.ports.store, asyncio.Event()
         begun = 0
 
-        async def slow(path: Path, progress: data.Report) -> None:
+        async def slow(path: Path, progress: Callable[[int, int], None]) -> None:
             nonlocal begun
             begun += 1
             progress(30, 120)
             await go.wait()
             raise OSError("the disk is full")
 
-        monkeypatch.setattr(upkeep, "backup", slow)
+        monkeypatch.setattr(store, "backup", slow)
         await client.post("/data/backup")
         page = await client.post("/data/backup")
         go.set()

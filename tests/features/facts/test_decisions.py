@@ -15,7 +15,7 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
-from tests.engine.facts.test_background import Scribe, opened
+from tests.features.facts.test_background import Scribe, opened
 from tests.support.library import MODEL
 
 

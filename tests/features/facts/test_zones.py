@@ -26,7 +26,7 @@ from perdure.features.facts.units.context import fact_line
 from perdure.features.facts.values import Fact
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
-from tests.engine.facts.test_plan_rules import ADA, TURIN, known_fact
+from tests.features.facts.test_plan_rules import ADA, TURIN, known_fact
 from tests.server.routed import new_agent, routed
 from tests.support.library import MODEL
 from tests.ui.browser import dashboard

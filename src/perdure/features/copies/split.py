@@ -13,8 +13,8 @@ import psycopg
 from psycopg import sql
 
 from perdure.core.errors import InvalidInput, StoreBusy, StoreDamaged
+from perdure.core.tasks import Progress
 from perdure.core.text.addresses import without_password
-from perdure.storage.copy.copier import Progress
 from perdure.storage.database.postgres import OPEN_LOCK
 from perdure.storage.database.postgres_errors import check_address, store_error
 from perdure.storage.distribution import distributed, preparation

@@ -22,7 +22,7 @@ from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.tables import Entities
 from perdure.testing import InlineStore, calls, says
-from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
+from tests.features.facts.test_background import Scribe, opened, pause, said, settled, steps
 
 
 class Picky(Scribe):

@@ -14,13 +14,12 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged
+from perdure.core.tasks import Progress, run_in_thread
 from perdure.core.text.addresses import is_postgres, without_password
 from perdure.core.vectors import Fault
-from perdure.storage.copy.backups import run_in_thread
-from perdure.storage.copy.copier import Progress
-from perdure.storage.copy.moves import Address, same_address
-from perdure.storage.copy.shapes import OF_THE_FILE, Contents, Shape, contents_of
-from perdure.storage.copy.sqlite_side import SqliteSide, connect_unchanged
+from perdure.features.copies.moves import Address, same_address
+from perdure.features.copies.shapes import OF_THE_FILE, Contents, Shape, contents_of
+from perdure.features.copies.sqlite_side import SqliteSide, connect_unchanged
 from perdure.storage.database.sqlite import SqliteDatabase, backup, connect, remove_files, single_file, upgrade
 from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
@@ -97,7 +96,7 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
         raise InvalidInput(f"{path} is the store itself: name a backup of it")
     swap: Callable[[Path, Progress], str]
     if is_postgres(target):
-        from perdure.storage.copy.postgres_swap import check_unused, copy_and_swap
+        from perdure.features.copies.postgres_swap import check_unused, copy_and_swap
 
         await run_in_thread(lambda tell: check_unused(str(target)), progress)
         place = path

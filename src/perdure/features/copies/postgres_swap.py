@@ -9,11 +9,12 @@ from pathlib import Path
 from psycopg import sql
 
 from perdure.core.errors import InvalidInput
+from perdure.core.tasks import Progress
 from perdure.core.text.addresses import without_password
-from perdure.storage.copy.copier import Progress, copy_store
-from perdure.storage.copy.postgres_side import PostgresSide, search_first
-from perdure.storage.copy.split import Connection, alone, parts_of, split_tables
-from perdure.storage.copy.sqlite_side import SqliteSide
+from perdure.features.copies.copier import copy_store
+from perdure.features.copies.postgres_side import PostgresSide, search_first
+from perdure.features.copies.split import Connection, alone, parts_of, split_tables
+from perdure.features.copies.sqlite_side import SqliteSide
 from perdure.storage.database.postgres import PostgresDatabase
 from perdure.storage.database.row_format import iso
 

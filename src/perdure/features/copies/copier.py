@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged
+from perdure.core.tasks import Progress
 from perdure.core.vectors import OwnerKind
-from perdure.storage.copy.shapes import OF_THE_FILE, Contents, Digest, Shape, Side, contents_of, shared_shapes
+from perdure.features.copies.shapes import OF_THE_FILE, Contents, Digest, Shape, Side, contents_of, shared_shapes
 from perdure.storage.database.row_format import Row
 from perdure.storage.database.sqlite import SqliteDatabase
 from perdure.storage.full_text.rebuild import TABLES, rebuild_words
@@ -21,9 +22,6 @@ BATCH_ROWS, BATCH_BYTES = 1_000, 4_000_000
 WORDS_AT_ONCE = 500
 SOURCE = ""
 """The row of `copy_progress` that says what is copied; all others are named after tables."""
-
-Progress = Callable[[str, int, int], None]
-"""Takes what is being done, how much of it is done, and how much there is. Its own error ends the copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from perdure.features.facts.units.graphs import NewFact, add_facts
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
-from tests.engine.facts.test_background import Scribe, opened
+from tests.features.facts.test_background import Scribe, opened
 from tests.support.library import MODEL
 
 FORMS = {

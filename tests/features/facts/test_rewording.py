@@ -9,8 +9,8 @@ import pytest
 
 from perdure.core.errors import ModelUnreachable
 from perdure.features.facts.extraction.values import Batch, Extraction
-from tests.engine.facts.test_background import Scribe, opened
-from tests.engine.facts.test_decisions import Reviser, texts
+from tests.features.facts.test_background import Scribe, opened
+from tests.features.facts.test_decisions import Reviser, texts
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

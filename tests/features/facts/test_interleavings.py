@@ -17,7 +17,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.testing import InlineStore
-from tests.engine.facts.test_background import Scribe, opened, steps
+from tests.features.facts.test_background import Scribe, opened, steps
 
 ROUNDS = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 10
 ACTIONS = 24

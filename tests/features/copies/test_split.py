@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import InvalidInput, StoreBusy
-from perdure.storage.copy.moves import migrate_db, split
-from perdure.storage.copy.restore import restore
+from perdure.features.copies.moves import migrate_db, split
+from perdure.features.copies.restore import restore
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
 from perdure.testing.clock import START

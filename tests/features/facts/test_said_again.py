@@ -16,8 +16,8 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
-from tests.engine.facts.test_background import Scribe, opened
-from tests.engine.facts.test_meanwhile import held
+from tests.features.facts.test_background import Scribe, opened
+from tests.features.facts.test_meanwhile import held
 from tests.support.library import MODEL
 
 PERSON = Author(kind="user", id="user")

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.core.errors import ExtraMissing, InvalidInput
+from perdure.core.tasks import Progress, run_in_thread
 from perdure.core.text.addresses import is_postgres, without_password
-from perdure.storage.copy.backups import run_in_thread
-from perdure.storage.copy.copier import CopyReport, Progress, copy_store
-from perdure.storage.copy.shapes import Side
-from perdure.storage.copy.sqlite_side import SqliteSide
+from perdure.features.copies.copier import CopyReport, copy_store
+from perdure.features.copies.shapes import Side
+from perdure.features.copies.sqlite_side import SqliteSide
 from perdure.storage.database.row_format import iso
 from perdure.storage.open import open_store
 
@@ -63,7 +63,7 @@ def open_side(address: Address, *, new: bool = False) -> Side:
             path.touch(mode=0o600)  # private to the user
         return SqliteSide(path, new=new)
     try:
-        from perdure.storage.copy.postgres_side import PostgresSide
+        from perdure.features.copies.postgres_side import PostgresSide
         from perdure.storage.database.postgres import PostgresDatabase
     except ImportError as error:
         raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
@@ -79,7 +79,7 @@ async def split(address: Address, parts: int, *, progress: Progress) -> int:
     if not is_postgres(address):
         raise InvalidInput(f"{address} is a file: only a store on PostgreSQL has partitions")
     try:
-        from perdure.storage.copy.split import split_store
+        from perdure.features.copies.split import split_store
     except ImportError as error:
         raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
     return await run_in_thread(lambda tell: split_store(str(address), parts, tell), progress)

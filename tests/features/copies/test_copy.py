@@ -13,11 +13,12 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged, StoreIncomplete
+from perdure.core.tasks import Progress
 from perdure.core.vectors import CheckResult, Owner
-from perdure.storage.copy import copier
-from perdure.storage.copy.copier import CopyReport, Progress
-from perdure.storage.copy.moves import Address, migrate_db, open_side
-from perdure.storage.copy.shapes import MADE_ANEW, OF_THE_FILE
+from perdure.features.copies import copier
+from perdure.features.copies.copier import CopyReport
+from perdure.features.copies.moves import Address, migrate_db, open_side
+from perdure.features.copies.shapes import MADE_ANEW, OF_THE_FILE
 from perdure.storage.open import open_store
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx

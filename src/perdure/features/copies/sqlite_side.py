@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perdure.storage.copy.shapes import Shape
+from perdure.features.copies.shapes import Shape
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.database.sqlite import SqliteDatabase, connect, prepare_new

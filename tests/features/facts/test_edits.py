@@ -15,7 +15,7 @@ from perdure.features.facts.values import FACT_STATES
 from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from tests.engine.facts.test_background import Scribe, opened
+from tests.features.facts.test_background import Scribe, opened
 from tests.support.library import MODEL
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged, StoreTooNew
 from perdure.core.text.addresses import is_postgres
-from perdure.storage.copy.moves import Address, migrate_db
-from perdure.storage.copy.restore import RestoreReport, look_at_backup, restore
+from perdure.features.copies.moves import Address, migrate_db
+from perdure.features.copies.restore import RestoreReport, look_at_backup, restore
 from perdure.storage.open import open_store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START

@@ -1,0 +1,124 @@
+"""`perdure backup`, `perdure restore`, `perdure migrate-db` and `perdure store split`."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from perdure.cli.run import Yes, argument, command, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.chat.agent_choice import shell_word
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, plural
+    from perdure.cli.work import confirm, progress_bar
+    from perdure.core.text.addresses import check_store_address, is_postgres, without_password
+    from perdure.features.copies.moves import migrate_db as copy_database
+    from perdure.features.copies.moves import same_address
+    from perdure.features.copies.moves import split as split_store
+    from perdure.features.copies.restore import look_at_backup
+    from perdure.features.copies.restore import restore as restore_store
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.settings import Settings
+
+KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
+
+
+def _expanded(path: str) -> Path:
+    return Path(path).expanduser()
+
+
+@command("backup", lacks="nothing to back up")
+async def backup(
+    view: View, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
+) -> None:
+    """Copy the store as it is now to a new file, while agents work."""
+    file = _expanded(path)
+    with progress_bar() as progress:
+        await perdure.app.ports.store.backup(file, lambda done, total: progress("copying", done, total))
+    place = perdure.upkeep.place
+    summary = look_at_backup(file)
+    size = file.stat().st_size
+    view.show(
+        {"backup": str(file), "of": place, "bytes": size, "agents": summary.agents, "messages": summary.messages},
+        f"{file}: {size:,} bytes, {plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}.",
+    )
+    view.hint(f"`perdure restore {shell_word(str(file))}` puts it in the place of the store. {KEY_HINT}")
+
+
+@command("restore")
+async def restore(
+    view: View, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
+) -> None:
+    """Put a backup in the place of the store. The old one is kept."""
+    file, address = _expanded(path), Settings.from_environment().store_address
+    summary = look_at_backup(file)
+    place = without_password(address)
+    what = f"{plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}, schema {summary.version}"
+    view.print(f"{file}: {what}")
+    confirm(view, f"Put it in the place of {place}? The old store is kept.", action="restore", yes=yes)
+    with progress_bar() as progress:
+        report = await restore_store(file, address, at=datetime.now(UTC), progress=progress)
+    view.show(
+        {"restored": str(file), "to": place, "rows": report.rows, "digest": report.digest, "kept": report.kept},
+        f"{place} has the {plural(report.rows, 'row')} of the backup now (content hash {report.digest}).",
+    )
+    if not report.kept:
+        view.hint("`perdure` goes on with it.")
+    elif is_postgres(address):
+        view.hint(f"The old tables are in the schema {report.kept}: drop it when you don't need them any more.")
+    else:
+        view.hint(f"The old store is {report.kept}: remove it when you don't need it any more.")
+
+
+@command("migrate-db")
+async def migrate_db(
+    view: View,
+    source: Annotated[str, argument("A file or postgresql://...", "FROM")],
+    target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
+) -> None:
+    """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
+    check_store_address("FROM", source)
+    check_store_address("TO", target)
+    one, other = (address if is_postgres(address) else _expanded(address) for address in (source, target))
+    began = time.monotonic()
+    with progress_bar() as progress:
+        report = await copy_database(one, other, at=datetime.now(UTC), progress=progress)
+    seconds = max(time.monotonic() - began, 0.001)
+    place = without_password(other)
+    rate = f"{report.rows / seconds:,.0f} a second"
+    view.show(
+        {
+            "from": without_password(one),
+            "to": place,
+            **fields(report, "rows", "tables", "digest", "resumed"),
+            "seconds": round(seconds, 3),
+        },
+        f"{plural(report.rows, 'row')} of {plural(report.tables, 'table')} ({rate}); both sides have the content hash"
+        f" {report.digest}.",
+    )
+    key = " Set PERDURE_SECRET_KEY to what secret.key holds." if is_postgres(other) and not is_postgres(one) else ""
+    same = same_address(other, Settings.from_environment().store_address)
+    use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
+    view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
+
+
+@command("store split", json=False)
+async def split(view: View, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16) -> None:
+    """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
+
+    Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it
+    was. Only stores with hundreds of millions of rows gain from it.
+    """
+    address = Settings.from_environment().store_address
+    with progress_bar() as progress:
+        count = await split_store(address, parts, progress=progress)
+    place = without_password(address)
+    view.show(
+        {"store": place, "tables": count, "parts": parts},
+        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
+        if count
+        else f"The tables of {place} are in parts already.",
+    )
