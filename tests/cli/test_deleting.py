@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
 
 from perdure.cli.app import app
@@ -145,6 +146,7 @@ NEXT_STEPS = {
 """Command -> the command that it names at the end."""
 
 
+@pytest.mark.uses("groups")
 def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
     """Each command of the tree that does has a line above; without a terminal nothing is changed. What only shows names
     the next command."""

@@ -56,6 +56,7 @@ def zeds(tmp_path: Path) -> tuple[str, str]:
     return newest, oldest
 
 
+@pytest.mark.uses("groups")
 def test_a_name_of_several_agents_is_refused_where_one_is_changed(tmp_path: Path, zeds: tuple[str, str]) -> None:
     """The error lists the ids, and an id goes on."""
     for command in CHANGES:

@@ -168,6 +168,7 @@ async def test_somebody_who_asks_for_facts_does_not_wait_for_silence() -> None:
         await asked
 
 
+@pytest.mark.uses("groups")
 async def test_a_companion_lets_people_go_first() -> None:
     """Its call is put back, not failed; the pass ends in a later silence."""
     model = OneSlot()
@@ -189,6 +190,7 @@ async def test_a_companion_lets_people_go_first() -> None:
         assert outcomes and set(outcomes) == {("finished", "turns")}
 
 
+@pytest.mark.uses("groups")
 async def test_a_pass_that_a_person_asks_for_waits_for_no_silence() -> None:
     """Also where another one has just taken the conversation's place; what goes on in the background makes room."""
     model = OneSlot()
@@ -209,6 +211,7 @@ async def test_a_pass_that_a_person_asks_for_waits_for_no_silence() -> None:
         ]
 
 
+@pytest.mark.uses("groups")
 async def test_a_pass_that_waits_for_silence_goes_on_when_a_person_asks_for_it() -> None:
     """One that was put back may wait for an hour; no second pass begins."""
     model = OneSlot()
@@ -261,6 +264,7 @@ async def nodes_of(perdure: AsyncPerdure, agent: AsyncAgent) -> Any:
     return await perdure.app.ports.store.read(lambda tx: tx.nodes.list_newest(agent.id, 0))
 
 
+@pytest.mark.uses("groups")
 async def test_everything_together_takes_the_conversations_place_once() -> None:
     """Facts by model, a companion and summaries, in ten minutes of a talk with pauses: all of it in one pause."""
     model = OneSlot()
@@ -306,6 +310,7 @@ async def test_a_server_with_one_slot_is_free_as_soon_as_somebody_writes(monkeyp
         assert server.served[1].request["max_tokens"] > 0
 
 
+@pytest.mark.uses("groups")
 async def test_never_means_no_call_at_all() -> None:
     """Patterns find facts, and code writes summaries; a companion works when somebody asks for it."""
     model = OneSlot()
@@ -323,6 +328,7 @@ async def test_never_means_no_call_at_all() -> None:
         assert await agent.companion.passes() == []
 
 
+@pytest.mark.uses("groups")
 @pytest.mark.parametrize("settings", [{}, {"profile": "full"}, {"companion_passes": "due"}])
 async def test_a_companion_on_a_small_model_works_when_it_is_asked_to(settings: dict[str, str]) -> None:
     """Such a model keeps no blocks in order. The agent's own settings win over the profile of the model."""
@@ -344,6 +350,7 @@ async def test_a_companion_on_a_small_model_works_when_it_is_asked_to(settings: 
         assert [one.outcome for one in await agent.companion.passes()] == ["finished"] * (len(causes) + 1)
 
 
+@pytest.mark.uses("groups")
 async def test_the_model_of_the_companion_decides_not_that_of_its_agent() -> None:
     """A companion with a large model of its own makes its passes; one that is given the small profile does not."""
     for profile, causes in ((None, ["turns"]), ("small", [])):

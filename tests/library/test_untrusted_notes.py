@@ -210,6 +210,7 @@ def _detach(agent: Agent) -> bool:
     return True
 
 
+@pytest.mark.uses("groups")
 @pytest.mark.parametrize(("policy", "companion", "kept"), [("block", "allow", False), ("allow", "block", True)])
 def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path, policy: str, companion: str, kept: bool) -> None:
     """It is given the words to read; their sources come with them. Whose memory it is decides what may be written."""

@@ -63,6 +63,7 @@ async def test_the_limits_of_a_key_are_set_and_shown() -> None:
         assert made.json()["limits"] == limits == dict(Limits(**limits).some)
 
 
+@pytest.mark.uses("groups")
 async def test_a_message_to_a_group_is_measured_once() -> None:
     """As it was sent, by the lowest limit of its agents; what the engine writes around it does not count."""
     async with routed(says("Hi."), says("Hello.")) as server:
@@ -78,6 +79,7 @@ async def test_a_message_to_a_group_is_measured_once() -> None:
         assert [one["content"] for one in reply["messages"]] == ["Hi.", "Hello."]
 
 
+@pytest.mark.uses("groups")
 async def test_a_group_in_which_nobody_may_speak_says_when_it_may() -> None:
     """Before the message is stored; where one agent may speak, it does."""
     async with routed(*[says("Hi.")] * 3) as server:

@@ -70,8 +70,12 @@ KINDS: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str]] 
 }
 
 
+USES = {"groups": pytest.mark.uses("groups")}
+"""Kind of things -> the feature that they are of."""
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=USES.get(kind, ())) for kind in KINDS])
 async def test_a_list_goes_on_behind_what_was_deleted(kind: str, order: str) -> None:
     """Each thing is met once, though the cursor of every page names a thing that is gone."""
     make, list_path, delete_path = KINDS[kind]

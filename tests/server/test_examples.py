@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import jsonschema_rs
+import pytest
 
 from perdure.server.examples import BODIES
 from tests.server.contract import create_things
@@ -45,6 +46,7 @@ async def test_every_example_has_its_shape() -> None:
                 assert not [error.message for error in validator.iter_errors(content["example"])], name
 
 
+@pytest.mark.uses("groups")
 async def test_examples_of_streams_are_chunks_to_their_end() -> None:
     """Of the chunks' shapes; those of a stream that was resumed are numbered behind where it begins."""
     async with routed() as server:
@@ -74,6 +76,7 @@ async def test_examples_of_streams_are_chunks_to_their_end() -> None:
         assert [one["event"] for one in seen["POST /v1/tools/mcp/servers/connect"]] == ["connection_attempt", "success"]
 
 
+@pytest.mark.uses("groups")
 async def test_every_example_of_a_body_is_taken() -> None:
     """As it is written, by each operation that takes it."""
     async with routed() as server:

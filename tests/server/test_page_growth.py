@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from perdure.core.ids import AgentId
 from perdure.server.app import build_document
 from perdure.testing import InlineStore
@@ -69,6 +71,7 @@ async def count(server: Routed, store: Counting, path: str, **params: Any) -> tu
     return max(map(len, lists)), min(counts)
 
 
+@pytest.mark.uses("groups")
 async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
     """At each route of the document that has a `limit`."""
     store, grown, short = Counting(), list[str](), list[str]()

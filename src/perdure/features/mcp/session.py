@@ -11,42 +11,20 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.errors import McpUnreachable
-from perdure.core.ids import McpServerId, ToolId
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.tasks import retrieve_error
 from perdure.features.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
 from perdure.features.mcp.errors import McpGone, McpLate, describe_error, secret_values
-from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
+from perdure.features.mcp.units import McpRegistry
+from perdure.features.mcp.values import McpServer, ServerSecrets, ToolListing
 
 if TYPE_CHECKING:
     import anyio
     from mcp import Client
     from mcp.types import CallToolResult
-
-
-class McpRegistry(Protocol):
-    """The registered servers and their tools."""
-
-    async def get_server(self, server_id: McpServerId) -> McpServer:
-        """The server as it is registered now. Raises: NotFound."""
-
-    async def open_secrets(self, server: McpServer) -> ServerSecrets:
-        """The decrypted secrets of a server. Raises: NotFound, SecretKeyMissing, SecretUnreadable."""
-
-    async def get_tool(self, tool_id: ToolId) -> McpTool:
-        """The server's tool behind one of ours. Raises: NotFound: its server was removed."""
-
-    async def omission_reason(self, tool: McpTool) -> str:
-        """Why the last listing could not use this tool; empty: the server did not list it."""
-
-    async def store_listing(self, server_id: McpServerId, listing: ToolListing) -> None:
-        """Store a new listing of a server's tools."""
-
-    async def store_failure(self, server_id: McpServerId, reason: str) -> None:
-        """Store why a server could not be reached."""
 
 
 T = TypeVar("T")

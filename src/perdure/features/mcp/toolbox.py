@@ -19,8 +19,8 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.features.mcp.connect import is_installed
 from perdure.features.mcp.errors import McpGone, McpLate
-from perdure.features.mcp.session import McpRegistry, Session
-from perdure.features.mcp.units import StoredMcpRegistry
+from perdure.features.mcp.session import Session
+from perdure.features.mcp.units import McpRegistry
 from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ RESULT_CHARS_MAX = 1_000_000
 
 def toolbox_of(app: App) -> McpToolbox:
     """The toolbox of an engine."""
-    registry = StoredMcpRegistry(app.ports.store, app.cipher, clock=app.ports.clock, ids=app.ports.ids)
-    return McpToolbox(registry, timeout_s=app.settings.mcp_timeout_s)
+    return McpToolbox(McpRegistry(app.ports), timeout_s=app.settings.mcp_timeout_s)
 
 
 class McpToolbox:

@@ -10,14 +10,13 @@ from typing import Any, TypedDict
 
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SecretUnreadable
 from perdure.core.ids import Ids, McpServerId, ToolId
-from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.domain.rotation import Rotated
 from perdure.domain.secrets import resolve_values
+from perdure.engine.ports import Ports
 from perdure.features.mcp import values as mcp
 from perdure.features.mcp.tables import Servers
-from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
@@ -428,33 +427,39 @@ def approved_facts(tx: Tx, tool: Tool) -> Mapping[str, Any]:
     return {"server": known.server_id, "tool": known.name, "definition": definition}
 
 
-class StoredMcpRegistry:
-    """`McpRegistry` over a store: what sessions with MCP servers read and update."""
+class McpRegistry:
+    """The registered servers and their tools, for the sessions with them."""
 
-    def __init__(self, store: Store, cipher: Cipher, *, clock: Clock, ids: Ids) -> None:
-        self._store, self._cipher, self._clock, self._ids = store, cipher, clock, ids
+    def __init__(self, ports: Ports) -> None:
+        self._ports, self._store = ports, ports.store
 
     async def get_server(self, server_id: McpServerId) -> mcp.McpServer:
+        """The server as it is registered now. Raises: NotFound."""
         return await self._store.read(lambda tx: tx.of(Servers).get(server_id))
 
     async def open_secrets(self, server: mcp.McpServer) -> mcp.ServerSecrets:
-        return await self._store.read(open_server, server, cipher=self._cipher)
+        """The decrypted secrets of a server. Raises: NotFound, SecretKeyMissing, SecretUnreadable."""
+        return await self._store.read(open_server, server, cipher=self._ports.cipher)
 
     async def get_tool(self, tool_id: ToolId) -> mcp.McpTool:
+        """The server's tool behind one of ours. Raises: NotFound: its server was removed."""
         tool = await self._store.read(lambda tx: tx.of(Servers).find_tool(tool_id))
         if tool is None:
             raise NotFound("MCP tool", tool_id, hint="its server was removed")
         return tool
 
     async def omission_reason(self, tool: mcp.McpTool) -> str:
+        """Why the last listing could not use this tool; empty: the server did not list it."""
         omitted = (await self.get_server(tool.server_id)).left_out
         return next((entry.reason for entry in omitted if entry.name == tool.name), "")
 
     async def store_listing(self, server_id: McpServerId, listing: mcp.ToolListing) -> None:
+        """Store a new listing of a server's tools."""
         if not await self._store.read(is_current, server_id, listing):
-            await self._store.write(sync_tools, server_id, listing, ids=self._ids, at=self._clock.now())
+            await self._store.write(sync_tools, server_id, listing, ids=self._ports.ids, at=self._ports.clock.now())
 
     async def store_failure(self, server_id: McpServerId, reason: str) -> None:
-        at = self._clock.now()
+        """Store why a server could not be reached."""
+        at = self._ports.clock.now()
         with contextlib.suppress(NotFound):  # the server was removed meanwhile
             await self._store.write(lambda tx: tx.of(Servers).put_listing(server_id, failure=reason, at=at))
