@@ -19,6 +19,8 @@ from perdure.server.config import ServerConfig, load_key
 from tests.support.programs import environment, run_inside
 from tests.support.warm import warm
 
+pytestmark = pytest.mark.uses("access")
+
 
 def status(url: str, key: str) -> int:
     request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"})

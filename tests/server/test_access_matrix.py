@@ -15,6 +15,8 @@ from perdure.server.access.scopes import RULES, rule_of
 from perdure.server.config import ServerConfig
 from tests.server.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
 
+pytestmark = pytest.mark.uses("access")
+
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:

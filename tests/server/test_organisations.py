@@ -25,6 +25,8 @@ from tests.providers.fake_provider import fake_provider
 from tests.support.servers import BASE, MODEL
 from tests.support.two_apps import two_apps
 
+pytestmark = pytest.mark.uses("access")
+
 KEY = "the server's own key, of some length"
 MESSAGE = {"messages": [{"role": "user", "content": "Hello"}]}
 

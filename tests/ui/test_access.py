@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.async_api import Browser, Page
 
 from perdure import AsyncPerdure
@@ -18,6 +19,8 @@ from perdure.ui.routes import PAGES as MODULES
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.test_browser import chromium, open_dashboard
+
+pytestmark = pytest.mark.uses("access")
 
 __all__ = ["chromium"]
 

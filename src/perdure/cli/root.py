@@ -38,9 +38,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
     "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),
-    "org": (("access",), "Create, list or delete organisations; audit."),
-    "user": (("access",), "Create, list or delete users."),
-    "key": (("access",), "Create, list, revoke or delete API keys; show the server's own."),
     "store": (("upkeep",), "Verify, scrub, reindex or split the store."),
 }
 """Noun -> (modules of `commands` with its verbs, help)."""

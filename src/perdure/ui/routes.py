@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
-    access,
     changes,
     chat,
     connections,
@@ -23,6 +22,7 @@ from perdure.ui.pages import (
     memory,
     runs,
     search,
+    settings,
     sources,
     tools,
 )
@@ -31,7 +31,7 @@ from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PAGES = (
-    *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, access),
+    *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, settings),
     *feature_pages(),
 )
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field, create_model
+from pydantic import ConfigDict, Field, create_model
 
 from perdure.context.prompts import base_prompt
 from perdure.core import agents as core
 from perdure.core import secrets as stored
+from perdure.core.access.values import LIMIT_MAX, Limits
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.features import Point, feature_settings
@@ -30,7 +31,6 @@ from perdure.library.agents import AgentState, Belongings, CompanionKind
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
-from perdure.server.wire.access import LimitsIn
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
@@ -117,6 +117,30 @@ class SecretIn(WireRequest):
 
 SecretsIn = dict[str, str] | Sequence[SecretIn]
 """Secrets by name, as requests have them; or in the form of answers, for clients that send back what they got."""
+
+
+_Limit = Annotated[int, Field(ge=1, lt=LIMIT_MAX)]
+_Dollars = Annotated[float, Field(gt=0, lt=LIMIT_MAX)]
+
+
+class LimitsIn(WireRequest):
+    """What a key or an agent may use; a field that is missing or null is no limit. Days and minutes are those of UTC,
+    costs are in US dollars, of models with a known price."""
+
+    # A misspelt limit must not become none.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_minute: _Limit | None = None
+    message_chars: _Limit | None = None
+    tokens_per_day: _Limit | None = None
+    cost_per_day: _Dollars | None = None
+    tokens_per_run: _Limit | None = None
+    cost_per_run: _Dollars | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The values, as the library takes them."""
+        return Limits(**self.model_dump())
 
 
 class AgentChangesIn(_FeatureSettings):

@@ -12,10 +12,10 @@ from fastapi import Depends, HTTPException, Path, Query, Request
 from perdure.core.access.values import AuditFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
+from perdure.features.access.wire import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.library.access import Access
 from perdure.server.http import Json, Limit, Router, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
-from perdure.server.wire.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
 router = Router(tags=["access"])

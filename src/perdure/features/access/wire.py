@@ -5,36 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from perdure.core.access.values import LIMIT_MAX, NAME_CHARS, ApiKey, AuditEntry, Limits, Organisation, Scope, User
+from perdure.core.access.values import NAME_CHARS, ApiKey, AuditEntry, Organisation, Scope, User
+from perdure.server.wire.agents import LimitsIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn
 from perdure.server.wire.shapes import WireShape
-
-_Count = Annotated[int, Field(ge=1, lt=LIMIT_MAX)]
-Dollars = Annotated[float, Field(gt=0, lt=LIMIT_MAX)]
-
-
-class LimitsIn(WireRequest):
-    """What a key or an agent may use; a field that is missing or null is no limit. Days and minutes are those of UTC,
-    costs are in US dollars, of models with a known price."""
-
-    # A misspelt limit must not become none.
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    requests_per_minute: _Count | None = None
-    message_chars: _Count | None = None
-    tokens_per_day: _Count | None = None
-    cost_per_day: Dollars | None = None
-    tokens_per_run: _Count | None = None
-    cost_per_run: Dollars | None = None
-
-    @property
-    def limits(self) -> Limits:
-        """The values, as the library takes them."""
-        return Limits(**self.model_dump())
-
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
 

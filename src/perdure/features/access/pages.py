@@ -1,8 +1,7 @@
-"""Settings: how this server is set up; users and keys: who may use it through a server, and who did what."""
+"""Users and keys: who may use the store through a server, and who did what."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,14 +10,11 @@ from starlette.requests import Request
 from perdure.core.access.values import SCOPES, ApiKey, AuditEntry, AuditFilter, Limits, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
-from perdure.core.text.addresses import without_password
 from perdure.core.text.reprs import attributes
 from perdure.library.access import Access
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import is_whole_server, principal_of
+from perdure.server.http import principal_of
 from perdure.server.log import trace_id
-from perdure.server.routes.health import VERSION
-from perdure.settings import Settings
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 SHOWN = 200
@@ -42,7 +38,7 @@ def access_of(request: Request, library: AsyncPerdure) -> Access:
     return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
 
 
-@pages.get("/settings/access", "settings/access.html")
+@pages.get("/settings/access", "access.html")
 async def access(request: Request, library: AsyncPerdure) -> Data:
     """The users and keys of the organisation, without the texts of keys; all organisations, if they may be seen."""
     own, administration, now = principal_of(request).org_id, access_of(request, library), library.app.ports.clock.now()
@@ -162,44 +158,3 @@ def _number(form: dict[str, str], name: str, *, whole: bool) -> int | float | No
         return int(text) if whole else float(text)
     except ValueError as error:
         raise InvalidInput(f"{LIMIT_LABELS.get(name, name)}: {text!r:.40} is no number") from error
-
-
-SECRET = frozenset({"secret_key", "secret_key_old"})
-
-
-@pages.get("/settings", "settings/settings.html")
-async def settings(request: Request, library: AsyncPerdure) -> Data:
-    """Every setting with its variable and default; secrets as whether they are set, addresses without passwords. Only
-    administrators of the default organisation see how the server itself is set up."""
-    if not is_whole_server(request):
-        return {"title": "Settings", "version": VERSION, "whole_server": False}
-    current, default = library.app.settings, Settings()
-    rows = []
-    for field in fields(Settings):
-        value, usual = getattr(current, field.name), getattr(default, field.name)
-        is_set = value != usual
-        if field.name in SECRET:
-            value, usual = "set" if value else "not set", "not set"
-        rows.append(
-            {
-                "name": field.name.replace("_", " "),
-                "variable": f"PERDURE_{field.name.upper()}",
-                "value": without_password(str(value)),
-                "default": str(usual),
-                "is_set": is_set,
-            }
-        )
-    isolation = await library.app.sandbox.isolation()
-    return {
-        "title": "Settings",
-        "sandbox": {
-            **attributes(isolation, "summary", "enough", "unsafe"),
-            "network": current.sandbox_network == "on",
-            "measures": [asdict(measure) for measure in isolation.measures],
-        },
-        "version": VERSION,
-        "whole_server": True,
-        "key_needed": request.app.state.sessions.needed,
-        "rows": sorted(rows, key=lambda row: not row["is_set"]),
-        "store": library.upkeep.place,
-    }
