@@ -65,6 +65,19 @@ class FolderContract(Contract):
             after = await store.read(lambda tx: tx.of(Folders).get(changed.id))
             assert after == replace(changed, version=1)
 
+    async def test_an_archive_of_a_folder_belongs_to_it(self) -> None:
+        """It is in no list, and only the folder's deletion deletes it; for another organisation it is not there."""
+        async with self.open_store() as store, self.open_store(org_id=OTHER) as other:
+            folder = await store.write(self.add_folder, "one")
+            own = await store.write(self.add_archive)
+            owner = await store.read(lambda tx: tx.archives.find_owner(folder.archive_id))
+            assert owner is not None and (owner.use.table, owner.id, owner.name) == ("folders", folder.id, "one")
+            assert await store.read(lambda tx: tx.archives.find_owner(own.id)) is None
+            assert await other.read(lambda tx: tx.archives.find_owner(folder.archive_id)) is None
+            assert await store.read(lambda tx: tx.archives.list()) == [own]
+            with raises(InvalidInput):
+                await store.write(lambda tx: tx.archives.delete(folder.archive_id))
+
     async def test_a_name_is_one_folders_own(self) -> None:
         """Neither a new folder nor a renamed one can have another's name; another organisation can."""
         async with self.open_store() as store, self.open_store(org_id=OTHER) as other:

@@ -168,8 +168,8 @@ class ForgettingContract(Contract):
                 for one in (agent, other):
                     tx.of(Folders).attach(one.id, folder.id, opens=False)
                 owned = [("archives", archive.id), ("archives", folder.archive_id), ("blocks", block.id)]
-                assert tx.mentions.has_waiting_file(folder.archive_id)
-                assert not tx.mentions.has_waiting_file(archive.id)
+                assert tx.of(Files).has_waiting(folder.archive_id)
+                assert not tx.of(Files).has_waiting(archive.id)
                 return agent, other, [*owned, ("blocks", own.id), ("files", file.id)]
 
             agent, other, owned = await store.write(fill)
@@ -177,6 +177,8 @@ class ForgettingContract(Contract):
             assert sorted(await store.read(lambda tx: tx.mentions.owners(agent.id))) == sorted(owned)
             sharing = {table: await store.read(_list_agents, table, id_) for table, id_ in owned}
             assert sharing["files"] == [agent.id, other.id]
+            named = {table: await store.read(_name_of, table, id_) for table, id_ in owned if table != "blocks"}
+            assert named == {"archives": "docs", "files": "plan.md"}
             assert (await store.read(lambda tx: tx.mentions.list_agents("blocks", owned[2][1]))) == [agent.id, other.id]
             assert (await store.read(lambda tx: tx.mentions.list_agents("archives", owned[0][1]))) == [agent.id]
 
@@ -202,8 +204,8 @@ class ForgettingContract(Contract):
             masked = [f"one {blue}", "██████\n██ the sea\n", f"two {blue}██████\n██ the sea\n", "three\n"]
             assert [part.text for part in parts] == masked
             assert (await store.read(lambda tx: tx.of(Files).get(file_id))).digest == ""
-            await store.write(lambda tx: tx.mentions.put_part(file_id, 3, "again\n"))
-            assert await store.read(lambda tx: tx.mentions.get_part(file_id, 3)) == "again\n"
+            await store.write(lambda tx: tx.of(Files).put_part(file_id, 3, "again\n"))
+            assert await store.read(lambda tx: tx.of(Files).get_part(file_id, 3)) == "again\n"
 
     def correct(self, tx: Tx, agent_id: AgentId) -> Correction:
         return tx.corrections.add(agent_id, "block", "x", at=AT)
@@ -320,12 +322,16 @@ def _scan(tx: Tx, owner_id: str, after: Key | None) -> FoundPage:
     return tx.mentions.scan("messages", owner_id, REDACTOR, after=after, limit=3)
 
 
+def _name_of(tx: Tx, table: str, owner_id: str) -> str:
+    return tx.mentions.name_of(table, owner_id)
+
+
 def _list_agents(tx: Tx, table: str, owner_id: str) -> Sequence[AgentId]:
     return tx.mentions.list_agents(table, owner_id)
 
 
 def _mask(tx: Tx, file_id: FileId, redactor: Redactor, after: int) -> int | None:
-    return tx.mentions.mask_parts(file_id, redactor, after=after, limit=2)
+    return tx.of(Files).mask_parts(file_id, redactor, after=after, limit=2)
 
 
 def _has_erased(tx: Tx, agent_id: AgentId, since: datetime) -> bool:

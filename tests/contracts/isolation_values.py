@@ -290,7 +290,7 @@ class Values:
             "files.purge.file": of.deleted,
             "batches.add.batch": replace(of.batch, id=type(of.batch.id)(f"job-{NEW}")),
             "mentions.list_agents.owner_id": of.block.id,
-            "mentions.has_waiting_file.archive_id": of.folder.archive_id,
+            "files.has_waiting.archive_id": of.folder.archive_id,
             "corrections.get.number": of.correction.number,
             **{f"sources.{verb}.owner_id": of.block.id for verb in ("list_by_refs", "mark_reverted", "delete")},
             "sources.settings_of_sharers.but": of.agent.id,

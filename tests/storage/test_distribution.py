@@ -36,7 +36,7 @@ OF_ALL_SHARDS = {
     "t.callback_due_at <= :at": "due callbacks",
     "FROM groups WHERE org_id = :org_id AND kind = :w0": "agents with companions, at the start of a process",
     "SELECT agent_id FROM agent_archives WHERE archive_id = :archive_id": "who has an archive that a client wrote to",
-    "fact_archive_id = :archive_id OR": "whether an archive that a client writes to is a graph's, by two indexes",
+    ":id IN (fact_archive_id, entity_archive_id)": "whether an archive is a graph's, by an index",
 }
 """Parts of the statements that read every shard -> why they may."""
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.errors import NameInvalid
-from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, OrgId
+from perdure.core.ids import AgentId, BlockId, IdentityId, OrgId
 from perdure.core.runs import StopReason
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
@@ -110,9 +110,9 @@ class AgentFilter:
     """Which agents: all conditions hold.
 
     `name` is the whole name, `text` a part of it in any case. `all_tags`: every tag is needed, not only one of them.
-    `block_id`, `folder_id`: agents that have this one. `identity_id` and `identifier_keys`: of this identity, of an
-    identity with one of these keys. `stop_reason`: how their newest run ended. `holding`: what their settings hold, as
-    the name of an object in them, a name there and its value.
+    `block_id`: agents that have this one; `sharing`: that have a thing of a feature, by its table and id. `identity_id`
+    and `identifier_keys`: of this identity, of an identity with one of these keys. `stop_reason`: how their newest run
+    ended. `holding`: what their settings hold, as the name of an object in them, a name there and its value.
     """
 
     name: str | None = None
@@ -120,7 +120,7 @@ class AgentFilter:
     tags: tuple[str, ...] = ()
     all_tags: bool = False
     block_id: BlockId | None = None
-    folder_id: FolderId | None = None
+    sharing: tuple[str, str] | None = None
     identity_id: IdentityId | None = None
     identifier_keys: tuple[str, ...] = ()
     created_by: str | None = None

@@ -69,6 +69,7 @@ class TableUse:
         place: what these are called where a text is forgotten, of `PLACE_NAMES`.
         is_wide: whether a row may hold a whole request.
         has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
+        at_once: the condition of rows that go with the agent itself, as others would see it through them.
         spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
         queues: name of a queue -> the condition of the rows `t` that wait in it `:at` a time.
     """
@@ -79,6 +80,7 @@ class TableUse:
     place: str = "settings"
     is_wide: bool = False
     has_callback: bool = False
+    at_once: str = ""
     spread_key: Sequence[str] = ()
     queues: Mapping[str, str] = field(default_factory=dict)
 
@@ -93,6 +95,8 @@ class OrgTable:
         sealed: its column with what is stored encrypted, as base64.
         names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
         why: why there are so few rows that each node can have them.
+        family: the first of the tables with which its rows lie by that column, instead; empty: each node has them all.
+        queues: as those of a `TableUse`.
     """
 
     name: str
@@ -100,6 +104,8 @@ class OrgTable:
     sealed: str = ""
     names_tools: bool = False
     why: str = "few"
+    family: str = ""
+    queues: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +139,9 @@ class RootUse:
         ends: a statement that runs when the thing `:id` is deleted.
         texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
             is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
+        unique: its column whose values are unique in an organisation.
+        is_in_prompts: whether an agent that loses one needs a new prefix.
+        reference: why each node has all of its rows, where rows lie on several; empty: they lie as their ids say.
     """
 
     name: str
@@ -145,6 +154,29 @@ class RootUse:
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str = "settings"
     seen_by: str = ""
+    unique: str = ""
+    is_in_prompts: bool = False
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextUse:
+    """What forgetting has to know of a table with texts of users, models and tools that are no agent's.
+
+    Args:
+        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
+        owners: the table of the things that have them, as `text_owners` or the kernel finds them.
+        owner: the column with the id of such a thing.
+        key, texts, is_wide: as those of a `TableUse`.
+    """
+
+    name: str
+    place: str
+    owners: str
+    owner: str
+    texts: Sequence[str]
+    key: Sequence[str] = ()
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +210,11 @@ class Feature:
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
         roots: its tables of things that are no agent's.
+        text_tables: its tables with texts of things that are no agent's.
+        text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
+            have `:id`.
+        counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
+            that counts anew.
         archives: those that belong to what it has.
         copies: the `CopyPart` of what an agent's copy has of it.
         texts: the `TextKeeper` of its texts.
@@ -207,6 +244,9 @@ class Feature:
     tables: Sequence[TableUse] = ()
     org_tables: Sequence[OrgTable] = ()
     roots: Sequence[RootUse] = ()
+    text_tables: Sequence[TextUse] = ()
+    text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
     archives: Sequence[ArchiveUse] = ()
     copies: str = ""
     texts: str = ""

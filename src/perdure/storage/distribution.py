@@ -18,13 +18,14 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "agents": "id",
         **dict.fromkeys(
             (
-                *("agent_details", "agent_blocks", "agent_archives", "agent_folders", "agent_files", "agent_tools"),
+                *("agent_details", "agent_blocks", "agent_archives", "agent_tools"),
                 *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts"),
                 *("corrections", "correction_items", "erasures", "message_sources", "turns"),
                 *(table.name for table in feature_tables()),
+                *(table for root in feature_roots() if root.reference for table in root.of_agents),
             ),
             "agent_id",
         ),
@@ -40,8 +41,15 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
             ("entities", "entity_names", "facts", "fact_sources", "episodes", "fact_rules", "communities"), "graph_id"
         ),
     },
-    **{root.name: {root.name: "id", **dict.fromkeys(root.parts, root.key)} for root in feature_roots()},
-    "file_parts": dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
+    **{
+        root.name: {root.name: "id", **dict.fromkeys(root.parts, root.key)}
+        for root in feature_roots()
+        if not root.reference
+    },
+    **{
+        first: {one.name: one.of[0] for one in feature_org_tables() if one.family == first and one.of}
+        for first in dict.fromkeys(one.family for one in feature_org_tables() if one.family)
+    },
     "memory_sources": {"memory_sources": "owner_id"},
     "ids": {"ids": "id"},
     "deleted_places": {"deleted_places": "digest"},
@@ -54,14 +62,13 @@ REFERENCE: Mapping[str, str] = {
     "tools": "few, and joined with the tools of each agent",
     "providers": "few",
     "identities": "joined with those of agents and of blocks",
-    "folders": "few, and joined with those of each agent",
-    "files": "a row for each file without its text; joined with those that an agent has open",
+    **{root.name: root.reference for root in feature_roots() if root.reference},
     "secrets": "few, and read for each call of a tool",
     "sandbox_configs": "one for an organisation",
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
     "model_traits": "one for a model",
-    **{table.name: table.why for table in feature_org_tables()},
+    **{table.name: table.why for table in feature_org_tables() if not table.family},
 }
 """Tables that each node has whole, and why."""
 
@@ -87,7 +94,7 @@ UNIQUE_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
         "graphs_fact_archive_id_key": "fact_archive_id",
         "graphs_entity_archive_id_key": "entity_archive_id",
     },
-    **{root.name: {f"{root.name}_number_key": "number"} for root in feature_roots()},
+    **{root.name: {f"{root.name}_number_key": "number"} for root in feature_roots() if not root.reference},
 }
 """Table -> its unique constraints that lack the column of distribution -> the column that is indexed in their place. A
 counter or a new random id makes their values, so nothing but the database's own check is lost."""

@@ -72,8 +72,8 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
 
 
 def find_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
-    """Return the archive that the agent inserts into: its first one that is no folder's; None: it has none."""
-    return next((one for one in tx.archives.list_by_agent(agent_id) if tx.archives.find_owner(one.id) is None), None)
+    """Return the archive that the agent inserts into, its first one; None: it has none."""
+    return next(iter(tx.archives.list_by_agent(agent_id)), None)  # nobody can attach one that belongs to a folder
 
 
 def new_passages(

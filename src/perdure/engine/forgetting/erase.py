@@ -19,7 +19,7 @@ from perdure.core.errors import Conflict, NotFound, PerdureError
 from perdure.core.features import Point
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId
+from perdure.core.ids import AgentId, ArchiveId, BlockId
 from perdure.domain.texts import TEXTS_DELETED, keepers
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
@@ -42,6 +42,10 @@ LEFT_AFTER = timedelta(minutes=15)
 
 AUTHOR = Author(kind="user", id="erase")
 
+STILL_READ: Point[[Tx, str, str], bool] = Point("still_read")
+"""Whether more texts of an owner in a table are still to be stored."""
+ERASE_ROWS: Point[[Tx, str, str, Redactor, Key | None], tuple[int, Key | None] | None] = Point("erase_rows")
+"""Takes a text out of the next rows of a table that this owner has, as `_erase_page`; None: as out of others."""
 ERASED: Point[[Ports, str, str], Awaitable[None]] = Point("erased")
 """A text was taken out of the rows of a table that this owner has; what lies outside the store is left. Raises:
 StoreError."""
@@ -64,7 +68,7 @@ async def erase(
     def begin(tx: Tx) -> Erasure:
         check_idle(tx, agents)
         for kind, owner_id in owners:
-            if kind == "archives" and tx.mentions.has_waiting_file(ArchiveId(owner_id)):
+            if any(STILL_READ(tx, kind, owner_id)):
                 raise Conflict("a file of the agent is still being read: `perdure file list` says when it is done")
         for left in tx.erasures.list_unended(agent_id):
             if left.text in (preview.text, ""):  # it was interrupted, and begins anew
@@ -200,6 +204,9 @@ def _erase_page(
     tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, inputs: UnitInputs
 ) -> tuple[int, Key | None]:
     """Take the text out of the next rows of an owner: how many had it, and where to go on."""
+    for done in ERASE_ROWS(tx, table, owner_id, redactor, after):
+        if done is not None:
+            return done
     for keeper in keepers():
         if (erased := keeper.erase(tx, table, owner_id, redactor, after, inputs.now)) is not None:
             return erased
@@ -210,13 +217,8 @@ def _erase_page(
                 put_block_value(tx, block.id, value, author=AUTHOR, at=inputs.now)
                 tx.mentions.redact(table, owner_id, redactor)
                 return 1, None
-        case "passages" if tx.archives.find_owner(ArchiveId(owner_id)) is not None:
-            return _mask_passages(tx, ArchiveId(owner_id), redactor, after)
         case "passages":
             return _erase_passages(tx, ArchiveId(owner_id), redactor, after, at=inputs.now)
-        case "file_parts":
-            following = tx.mentions.mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
-            return 0, None if following is None else (following,)
     page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
     if table == "block_versions":
         tx.sources.delete(owner_id, [str(found.key[0]) for found in page.found])
@@ -250,16 +252,3 @@ def _erase_passages(
                 )
             )
     return len(page.found), page.after
-
-
-def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
-    """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
-    passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
-    changed = 0
-    masked = redactor.mask([one.text for one in passages], between="\n")
-    for passage, text in zip(passages, masked, strict=True):
-        source, metadata = redactor.redact_fields(dict(passage.source)), redactor.redact_value(dict(passage.metadata))
-        if (text, source, metadata) != (passage.text, dict(passage.source), dict(passage.metadata)):
-            tx.passages.put(replace(passage, text=text, source=source, metadata=metadata))
-            changed += 1
-    return changed, (passages[-2].seq,) if len(passages) == PAGE else None

@@ -150,11 +150,8 @@ def _mention(
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
             if tx.archives.find_owner(passage.archive_id) is not None:
                 place = "file"
-        case "archives" | "folders":
-            name = tx.archives.get(ArchiveId(owner_id)).name
-        case "files" | "file_parts":
+        case _ if TEXT_TABLES[table].owners != "agents":
             name = tx.mentions.name_of(table, owner_id)
-            place = "file" if table == "file_parts" else "settings"
         case "messages" | "message_revisions":
             seq, revision = int(found.key[0]), int(found.key[1]) if len(found.key) > 1 else 0
             message = messages.get(seq)

@@ -14,6 +14,7 @@ from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.errors import ConversationBusy, NotFound, PerdureError
+from perdure.core.features import Point
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import (
     IN_FILES,
@@ -26,7 +27,7 @@ from perdure.core.forgetting.values import (
     UndoResult,
     title_of,
 )
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.texts import TEXTS_CHANGED, TEXTS_DELETED, keeper_of, keepers
@@ -39,6 +40,11 @@ from perdure.storage.tx import Tx
 
 STEP = 50
 """How many things one transaction changes."""
+
+FORGET_IN_FILE: Point[[Tx, Spot, Redactor], CorrectionItem] = Point("forget_in_file")
+"""Masks the text in a part or passage of a file."""
+RESTORE_FILE: Point[[Tx, CorrectionItem], str] = Point("restore_file")
+"""Restores a part of a file; returns why not."""
 
 
 async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Author) -> ForgetResult:
@@ -140,16 +146,8 @@ def _forget_spot(
             return delete_passage(tx, passages[0], at=inputs.now) if passages else None
         case "fact":
             return keeper_of("fact").forget(tx, ArchiveId(spot.owner_id), int(spot.key[0]), inputs.now)
-        case "file" if spot.table == "passages":
-            (passage,) = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
-            after = tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0]))
-            return passage_item(passage, after)
         case "file":
-            file_id, seq = FileId(spot.owner_id), int(spot.key[0])
-            text = tx.mentions.get_part(file_id, seq)
-            (masked,) = redactor.mask([text])
-            tx.mentions.put_part(file_id, seq, masked)
-            return CorrectionItem(kind="file", id=f"{file_id}:{seq}", before=text, after=checksum(masked))
+            return next(iter(FORGET_IN_FILE(tx, spot, redactor)), None)
         case "message":
             message = tx.messages.get(MessageId(spot.mention.id))
             parts = parts_to_json(message.parts)
@@ -358,20 +356,12 @@ def _restore_summary(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
     return ""
 
 
-def _restore_part(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    file_id, _, seq = item.id.partition(":")
-    if checksum(tx.mentions.get_part(FileId(file_id), int(seq))) != item.after:
-        return f"{file_id} was changed again"
-    tx.mentions.put_part(FileId(file_id), int(seq), item.before)
-    return ""
-
-
 _RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
     "block": _restore_block,
     "passage": _restore_passage,
     "message": _restore_message,
     "summary": _restore_summary,
-    "file": _restore_part,
+    "file": lambda tx, agent_id, item, inputs, author: next(iter(RESTORE_FILE(tx, item)), f"{item.id} is not here"),
     "fact": lambda tx, agent_id, item, inputs, author: keeper_of("fact").restore(tx, item, inputs.now),
 }
 """What restores an item of this kind; each returns why it did not."""

@@ -27,7 +27,6 @@ from perdure.core.errors import (
     ExtraMissing,
     InvalidInput,
     LeaseLost,
-    NotFound,
     PerdureError,
     StoreDamaged,
     StoreError,
@@ -359,21 +358,3 @@ async def drop_orphans(ports: Ports, *, before: datetime) -> int:
             await contents.delete(orphans)
             count += len(orphans)
     return count
-
-
-async def drop_object(ports: Ports, table: str, owner_id: str) -> None:
-    """Remove the uploaded bytes of a file in which an erased text stood from the object store. Raises: StoreError."""
-    if table != "files":
-        return
-    try:
-        file = await ports.store.read(lambda tx: tx.of(Files).get(owner_id))
-    except NotFound:  # deleted since; its worker removes the object
-        return
-    if not file.object_key or file.digest:  # one without a digest has another text than its bytes
-        return
-    if ports.contents is None:
-        raise StoreUnavailable(
-            f"the bytes of {file.name!r} are in an object store, and hold the text: set PERDURE_FILES as it was before"
-        )
-    await ports.contents.delete([file.object_key])
-    await ports.store.write(lambda tx: tx.of(Files).forget_object(file.id))

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists
+from perdure.core.features import feature_roots
 from perdure.core.ids import AgentId
 from perdure.core.tools.loops import SLEEPTIME_TYPES
 from perdure.storage.database import row_format
@@ -194,9 +195,10 @@ def _conditions(where: AgentFilter) -> Conditions:
         " WHERE x.agent_id = a.id AND x.block_id = ?)",
         where.block_id,
     )
-    conditions.add(
-        "EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = a.id AND x.folder_id = ?)", where.folder_id
-    )
+    if where.sharing is not None:
+        root = next(one for one in feature_roots() if one.name == where.sharing[0])
+        links = f"SELECT 1 FROM {root.of_agents[0]} x WHERE x.agent_id = a.id"
+        conditions.add(f"EXISTS ({links} AND x.{root.key} = ?)", where.sharing[1])
     add_identity_conditions(conditions, "agent", where)
     conditions.equal("a.created_by", where.created_by)
     newest_run = "SELECT r.stop_reason FROM runs r WHERE r.agent_id = a.id ORDER BY r.seq DESC LIMIT 1"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput
-from perdure.core.features import find_features
+from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
@@ -25,10 +25,10 @@ _ARCHIVE = RowFormat(
     {TEXT: "name description", JSON: "metadata", TIME: "created_at updated_at"},
 )
 
-_USES = [use for feature in find_features() for use in feature.archives]
-_OWNERS = " UNION ALL ".join(
-    f"SELECT {place}, x.id, x.name FROM {use.table} x WHERE x.org_id = :org_id AND :id IN ({', '.join(use.columns)})"
-    for place, use in enumerate(_USES)
+_WHOLE = [root.name for root in feature_roots() if root.reference]
+# First those that each node has whole: most archives that belong to something are found there.
+_USES = sorted(
+    (use for feature in find_features() for use in feature.archives), key=lambda use: use.table not in _WHOLE
 )
 _OWNED = tuple(
     f"NOT EXISTS (SELECT 1 FROM {use.table} x WHERE x.{column} = archives.id)"
@@ -117,8 +117,11 @@ class Archives(NumberedTable[Archive]):
 
     def find_owner(self, archive_id: ArchiveId) -> ArchiveOwner | None:
         """What the archive belongs to; None: it is an archive of its own."""
-        rows = self._rows(_OWNERS, id=storable(archive_id)) if _OWNERS else ()
-        return next((ArchiveOwner(_USES[place], id_, restore(name)) for place, id_, name in rows), None)
+        for use in _USES:
+            sql = f"SELECT id, name FROM {use.table} WHERE org_id = :org_id AND :id IN ({', '.join(use.columns)})"
+            for id_, name in self._rows(sql, id=storable(archive_id)):
+                return ArchiveOwner(use, id_, restore(name))
+        return None
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """The agent's archives in order of attachment; the agent inserts into the first."""

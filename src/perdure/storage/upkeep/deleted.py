@@ -24,7 +24,7 @@ CHARS = 250_000
 """The characters of texts that one transaction removes."""
 
 _SMALL_TABLES = (
-    *("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities", "agent_graphs"),
+    *("agent_blocks", "agent_archives", "agent_tools", "agent_identities", "agent_graphs"),
     *(table for root in feature_roots() for table in root.of_agents),
 )
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
@@ -53,7 +53,6 @@ _LARGE_TABLES = {
     "resetting": "conversation_seq",
     "conversation_blocks": "conversation_seq, label",
     "conversations": "seq",
-    "agent_files": "file_id",
     "agent_details": "agent_id",
 }
 """Table -> its key beside the agent. Rows are removed in this order, after the messages, so that no row is left that
@@ -78,7 +77,6 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     **{root.name: {table: (root.key, key) for table, key in root.parts.items()} for root in feature_roots()},
     "identities": {"agent_identities": ("identity_id", "agent_id"), "block_identities": ("identity_id", "block_id")},
     "tools": {"agent_tools": ("tool_id", "agent_id")},
-    "folders": {"agent_folders": ("folder_id", "agent_id")},
     "archives": {
         "agent_archives": ("archive_id", "agent_id"),
         "archive_tags": ("archive_id", "tag"),
@@ -99,10 +97,13 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 """A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
 
-_UNIQUE_NAMES = {"tools": "name", "folders": "name", "identities": "identifier_key"}
+_UNIQUE_NAMES = {
+    **{"tools": "name", "identities": "identifier_key"},
+    **{root.name: root.unique for root in feature_roots() if root.unique},
+}
 """Table -> the column whose values are unique in an organisation. A deleted thing has its id there."""
 
-_IN_PROMPTS = ("tools", "folders")
+_IN_PROMPTS = ("tools", *(root.name for root in feature_roots() if root.is_in_prompts))
 """Things in prompts: an agent that loses one gets a new settings revision."""
 
 ROWS_AT_ONCE = 200
@@ -253,7 +254,9 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     )
     for table in _SMALL_TABLES:
         db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
-    db.run("DELETE FROM agent_files WHERE agent_id = :agent_id AND is_open = 1", params)
+    for one in feature_tables():
+        if one.at_once:
+            db.run(f"DELETE FROM {one.name} WHERE agent_id = :agent_id AND {one.at_once}", params)
     # The organisation is the first column of the key; without it every secret would be read.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
     db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :agent_id", params)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.features import Point, feature_org_tables, feature_roots
+from perdure.core.features import Point, feature_org_tables, feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
@@ -27,23 +27,19 @@ from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
 
-_SHARED = (*(root.name for root in feature_roots()), "folders", "archives", "blocks", "tools", "identities")
+_SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tools", "identities")
 
 _PARTS: Mapping[str, tuple[str, str]] = {
-    "file_uploads": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "file_parts": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "file_pages": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
-    "agent_files": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
     **{
         table.name: (table.of[0], f"SELECT id FROM {table.of[1]} WHERE org_id = :org_id")
         for table in feature_org_tables()
         if table.of
-    },
+    }
 }
 """Table -> its column that names a row of the organisation, and these rows."""
 
 _REST = (
-    *("files", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
+    *("providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
     *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
     *(table.name for table in feature_org_tables() if not table.of),
 )
@@ -354,14 +350,9 @@ class _Part:
             )
             self._stale_tags()
             self._tag_counts()
-            self._count(
-                "files counted",
-                "folders",
-                "file_count",
-                "archive_id = :id",
-                "SELECT COUNT(*) FROM files f JOIN folders d ON d.id = f.folder_id"
-                " WHERE d.archive_id = :id AND f.status <> 'deleted'",
-            )
+            for feature in find_features():
+                for what, count in feature.counts.items():
+                    self._count(what, *count)
         self._count(
             "vectors counted",
             "vector_scopes",

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from perdure.core.features import Point, feature_roots, feature_tables
+from perdure.core.features import Point, feature_roots, feature_tables, find_features
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key, Place
-from perdure.core.ids import AgentId, ArchiveId, FileId, OrgId
+from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
@@ -71,9 +71,18 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff", checksums=VERSION_CHECKSUMS),
     "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
     "archives": _of("settings", "archives", "id", "", "description metadata"),
-    "folders": _of("settings", "archives", "archive_id", "", "description instructions metadata"),
-    "files": _of("file", "files", "id", "", "name original_name problem title warnings"),
-    "file_parts": _of("file", "files", "file_id", "seq", "text", wide=True),
+    **{
+        one.name: TextTable(
+            cast(Place, one.place),
+            one.owners,
+            f"{one.owner} = :owner",
+            tuple(one.key),
+            tuple(one.texts),
+            wide=one.is_wide,
+        )
+        for feature in find_features()
+        for one in feature.text_tables
+    },
     "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
     "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
     "episodes": _of("graph", "graphs", "graph_id", "seq", "ref text scope"),
@@ -117,6 +126,9 @@ TEXT_TABLES: Mapping[str, TextTable] = {
 """Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
 and secrets are no such texts."""
 
+_MORE_OWNERS = [(kind, *sql) for feature in find_features() for kind, sql in feature.text_owners.items()]
+_UNION = " UNION SELECT '{}', x.id FROM ({}) x WHERE {}"
+
 _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""
 _RECORDS = frozenset(
@@ -126,9 +138,6 @@ _RECORDS = frozenset(
 """The columns with JSON in a format of the store, beside `parts`."""
 _COMPACTION = '"type":"compaction"'
 """What the parts of a message about a compaction hold; its text is a summary."""
-
-
-_OWN_PART = "file_id = :id AND EXISTS (SELECT 1 FROM files WHERE id = :id AND org_id = :org_id)"
 
 
 REDACTED_ROWS: Point[[Database, OrgId, str, str], Mapping[str, int]] = Point("redacted_rows")
@@ -201,11 +210,8 @@ class Mentions(Table):
             " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
             " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
             f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
-            " UNION SELECT 'archives', f.archive_id FROM agent_folders a JOIN folders f ON f.id = a.folder_id"
-            f" WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
-            " UNION SELECT 'files', i.id FROM agent_folders a JOIN folders f ON f.id = a.folder_id JOIN files i"
-            f" ON i.folder_id = f.id WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
-            f" AND i.status <> 'deleted' UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
+            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)}"
+            f" UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
             f" {graph} UNION SELECT 'archives', g.entity_archive_id {graph} ORDER BY 1, 2",
             agent_id=agent_id,
         )
@@ -221,49 +227,19 @@ class Mentions(Table):
         sql = {
             "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
             " conversation_blocks WHERE block_id = :id",
-            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id FROM"
-            " agent_folders a JOIN folders f ON f.id = a.folder_id WHERE f.archive_id = :id UNION SELECT a.agent_id"
+            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id"
             " FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE :id IN (g.fact_archive_id,"
             " g.entity_archive_id)",
             "graphs": "SELECT agent_id FROM agent_graphs WHERE graph_id = :id",
-            "files": "SELECT a.agent_id FROM agent_folders a JOIN files i ON i.folder_id = a.folder_id"
-            " WHERE i.id = :id",
-        }[table]
+        }
+        more = [agents for kind, _, agents in _MORE_OWNERS if kind == table]
+        found = " UNION ".join([sql[table], *more] if table in sql else more)
         own = f"EXISTS (SELECT 1 FROM {table} WHERE id = :id AND org_id = :org_id)"
         rows = self._rows(
-            f"SELECT id FROM agents WHERE org_id = :org_id AND {own} AND id IN ({sql}) ORDER BY number",
+            f"SELECT id FROM agents WHERE org_id = :org_id AND {own} AND id IN ({found}) ORDER BY number",
             id=storable(owner_id),
         )
         return [AgentId(row[0]) for row in rows]
-
-    def get_part(self, file_id: FileId, seq: int) -> str:
-        """The text of a part of a file. Raises: NotFound."""
-        rows = self._rows(f"SELECT text FROM file_parts WHERE {_OWN_PART} AND seq = :seq", id=file_id, seq=seq)
-        return restore(str(first(rows, "file", file_id)[0]))
-
-    def put_part(self, file_id: FileId, seq: int, text: str) -> None:
-        """Replace the text of a part of a file, by one with the same lines and length; forget the digest of its bytes,
-        which are another text now."""
-        stored = storable(text)
-        self._run(
-            f"UPDATE file_parts SET text = :text WHERE {_OWN_PART} AND seq = :seq", id=file_id, seq=seq, text=stored
-        )
-        self._run("UPDATE files SET digest = '' WHERE id = :id AND org_id = :org_id", id=file_id)
-
-    def mask_parts(self, file_id: FileId, redactor: Redactor, *, after: int = -1, limit: int = 4) -> int | None:
-        """Mask the text in the next parts of a file, also where it begins in one and ends in the next. Return the part
-        to go on after; None: the end."""
-        rows = self._rows(
-            f"SELECT seq, text FROM file_parts WHERE {_OWN_PART} AND seq > :after ORDER BY seq LIMIT :limit",
-            id=file_id,
-            after=after,
-            limit=limit,
-        )
-        texts = [restore(row[1]) for row in rows]
-        for (seq, _), text, masked in zip(rows, texts, redactor.mask(texts), strict=True):
-            if masked != text:
-                self.put_part(file_id, seq, masked)
-        return rows[-2][0] if len(rows) == limit and limit > 1 else None
 
     def revise_settings(self, agent_id: AgentId) -> None:
         """Have the agent's next requests begin with a new prefix."""
@@ -280,16 +256,6 @@ class Mentions(Table):
             agent_id=agent_id,
         )
         return rows[0][0] if rows else None
-
-    def has_waiting_file(self, archive_id: ArchiveId) -> bool:
-        """Whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
-        return bool(
-            self._rows(
-                "SELECT 1 FROM files i JOIN folders f ON f.id = i.folder_id WHERE f.archive_id = :id"
-                " AND f.org_id = :org_id AND i.status NOT IN ('completed', 'error', 'deleted') LIMIT 1",
-                id=archive_id,
-            )
-        )
 
     def _drop_deltas(self, agent_id: str) -> None:
         """Remove the previews of answers, which may hold the text in pieces. The newest event of a run stays, so that

@@ -47,8 +47,7 @@ def fading_archives(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
     return [
         archive
         for archive in tx.archives.list_by_agent(agent_id)
-        if tx.archives.find_owner(archive.id) is None
-        and list(tx.archives.list_agents(archive.id, limit=2)) == [agent_id]
+        if list(tx.archives.list_agents(archive.id, limit=2)) == [agent_id]
     ]
 
 

@@ -209,7 +209,7 @@ class AsyncFolderById(AsyncFiles):
     @reads
     def list_agents(self, tx: Tx, page: Page) -> Sequence[AgentId]:
         """A page of the agents that have the folder. Raises: NotFound."""
-        where = AgentFilter(folder_id=tx.of(Folders).get(self.id).id)
+        where = AgentFilter(sharing=("folders", tx.of(Folders).get(self.id).id))
         return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
 
     async def list_passages(self, page: Page) -> Sequence[Passage]:

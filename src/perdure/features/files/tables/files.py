@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, LeaseLost
-from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.ids import AgentId, ArchiveId, FileId, FolderId
 from perdure.features.files.values import AgentFile, File, FilePart, FileStatus, file_tag
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
@@ -189,6 +190,50 @@ class Files(NumberedTable[File]):
         where = Conditions("org_id = :org_id")
         where.among("object_key", keys)
         return {row[0] for row in self._rows(f"SELECT object_key FROM files WHERE {where}", **where.params)}
+
+    # -- taking a text out of it
+
+    def get_part(self, file_id: FileId, seq: int) -> str:
+        """The text of a part of a file. Raises: NotFound."""
+        rows = self._rows(f"SELECT text FROM file_parts WHERE {_OWN_FILE} AND seq = :seq", file_id=file_id, seq=seq)
+        return row_format.restore(str(first(rows, "file", file_id)[0]))
+
+    def put_part(self, file_id: FileId, seq: int, text: str) -> None:
+        """Replace the text of a part of a file, by one with the same lines and length; forget the digest of its bytes,
+        which are another text now."""
+        stored = row_format.storable(text)
+        self._run(
+            f"UPDATE file_parts SET text = :text WHERE {_OWN_FILE} AND seq = :seq",
+            file_id=file_id,
+            seq=seq,
+            text=stored,
+        )
+        self._run("UPDATE files SET digest = '' WHERE id = :file_id AND org_id = :org_id", file_id=file_id)
+
+    def mask_parts(self, file_id: FileId, redactor: Redactor, *, after: int = -1, limit: int = 4) -> int | None:
+        """Mask the text in the next parts of a file, also where it begins in one and ends in the next. Return the part
+        to go on after; None: the end."""
+        rows = self._rows(
+            f"SELECT seq, text FROM file_parts WHERE {_OWN_FILE} AND seq > :after ORDER BY seq LIMIT :limit",
+            file_id=file_id,
+            after=after,
+            limit=limit,
+        )
+        texts = [row_format.restore(row[1]) for row in rows]
+        for (seq, _), text, masked in zip(rows, texts, redactor.mask(texts), strict=True):
+            if masked != text:
+                self.put_part(file_id, seq, masked)
+        return rows[-2][0] if len(rows) == limit and limit > 1 else None
+
+    def has_waiting(self, archive_id: ArchiveId) -> bool:
+        """Whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
+        return bool(
+            self._rows(
+                "SELECT 1 FROM files i JOIN folders f ON f.id = i.folder_id WHERE f.archive_id = :id"
+                " AND f.org_id = :org_id AND i.status NOT IN ('completed', 'error', 'deleted') LIMIT 1",
+                id=archive_id,
+            )
+        )
 
     # -- its processing ------------------------------------------------------------------------------------------------
 

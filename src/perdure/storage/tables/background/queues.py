@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from perdure.core.features import feature_tables
+from perdure.core.features import feature_org_tables, feature_tables
 from perdure.storage.database.row_format import iso
 from perdure.storage.tables.table import Table
 
@@ -16,7 +16,11 @@ _OWN_AGENT = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_i
 _QUEUES: Mapping[str, str] = {
     "embeddings": "embedding_queue t WHERE EXISTS"
     " (SELECT 1 FROM vector_scopes s WHERE s.number = t.number AND s.org_id = :org_id)",
-    "files": "files t WHERE t.org_id = :org_id AND t.status NOT IN ('completed', 'error', 'deleted')",
+    **{
+        name: f"{table.name} t WHERE t.org_id = :org_id AND {condition}"
+        for table in feature_org_tables()
+        for name, condition in table.queues.items()
+    },
     "runs_queued": f"runs t WHERE t.status = 'queued' AND {_OWN_AGENT}",
     "runs_running": f"runs t WHERE t.status = 'running' AND {_OWN_AGENT}",
     **{

@@ -1,0 +1,87 @@
+"""Taking a text out of files: it is masked, so that all lines stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.values import CorrectionItem, Key
+from perdure.core.ids import ArchiveId, FileId
+from perdure.engine.forgetting.find import Spot
+from perdure.engine.forgetting.forget import checksum, passage_item
+from perdure.engine.ports import Ports
+from perdure.features.files.tables.files import Files
+from perdure.features.files.tables.folders import Folders
+from perdure.storage.tx import Tx
+
+PAGE = 200
+
+
+def still_read(tx: Tx, kind: str, owner_id: str) -> bool:
+    """Return whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
+    return kind == "archives" and tx.of(Files).has_waiting(ArchiveId(owner_id))
+
+
+def forget_in_file(tx: Tx, spot: Spot, redactor: Redactor) -> CorrectionItem:
+    """Mask the text in a passage or part of a file."""
+    if spot.table == "passages":
+        (passage,) = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
+        return passage_item(passage, tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0])))
+    file_id, seq = FileId(spot.owner_id), int(spot.key[0])
+    text = tx.of(Files).get_part(file_id, seq)
+    (masked,) = redactor.mask([text])
+    tx.of(Files).put_part(file_id, seq, masked)
+    return CorrectionItem(kind="file", id=f"{file_id}:{seq}", before=text, after=checksum(masked))
+
+
+def restore_file(tx: Tx, item: CorrectionItem) -> str:
+    """Restore the text of a part; return why it can't be restored."""
+    file_id, _, seq = item.id.partition(":")
+    if checksum(tx.of(Files).get_part(FileId(file_id), int(seq))) != item.after:
+        return f"{file_id} was changed again"
+    tx.of(Files).put_part(FileId(file_id), int(seq), item.before)
+    return ""
+
+
+def erase_rows(
+    tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None
+) -> tuple[int, Key | None] | None:
+    """Mask the text in the next parts of a file, or passages of a folder; None: the rows are others."""
+    if table == "file_parts":
+        following = tx.of(Files).mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
+        return 0, None if following is None else (following,)
+    if table == "passages" and tx.of(Folders).find_by_archive(ArchiveId(owner_id)) is not None:
+        return _mask_passages(tx, ArchiveId(owner_id), redactor, after)
+    return None
+
+
+def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
+    """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
+    passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
+    changed = 0
+    masked = redactor.mask([one.text for one in passages], between="\n")
+    for passage, text in zip(passages, masked, strict=True):
+        source, metadata = redactor.redact_fields(dict(passage.source)), redactor.redact_value(dict(passage.metadata))
+        if (text, source, metadata) != (passage.text, dict(passage.source), dict(passage.metadata)):
+            tx.passages.put(replace(passage, text=text, source=source, metadata=metadata))
+            changed += 1
+    return changed, (passages[-2].seq,) if len(passages) == PAGE else None
+
+
+async def drop_object(ports: Ports, table: str, owner_id: str) -> None:
+    """Remove the uploaded bytes of a file in which an erased text stood from the object store. Raises: StoreError."""
+    if table != "files":
+        return
+    try:
+        file = await ports.store.read(lambda tx: tx.of(Files).get(owner_id))
+    except NotFound:  # deleted since; its worker removes the object
+        return
+    if not file.object_key or file.digest:  # one without a digest has another text than its bytes
+        return
+    if ports.contents is None:
+        raise StoreUnavailable(
+            f"the bytes of {file.name!r} are in an object store, and hold the text: set PERDURE_FILES as it was before"
+        )
+    await ports.contents.delete([file.object_key])
+    await ports.store.write(lambda tx: tx.of(Files).forget_object(file.id))
