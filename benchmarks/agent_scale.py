@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx
 
 from perdure import AsyncPerdure
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
 

@@ -26,8 +26,8 @@ import perdure
 from perdure import AsyncPerdure
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import calls, says
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from perdure.core.ids import Uuids
 from perdure.features.facts.units.communities import update_communities
 from perdure.features.facts.units.graphs import NewEntity, NewFact, add_facts, create_graph, store_entities
-from perdure.features.facts.values import Fact, Graph
+from perdure.features.facts.values.facts import Fact, Graph
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from perdure.testing.inline_store import InlineStore

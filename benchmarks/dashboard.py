@@ -25,13 +25,13 @@ from perdure.core.ids import PREFIXES, FactId
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.graphs import NewEntity, graph_of_agent, store_entities
-from perdure.features.facts.values import Community, Fact, Graph
-from perdure.server.app import create_app
+from perdure.features.facts.values.facts import Community, Fact, Graph
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
-from perdure.ui.routes import PAGES, build_routes
+from perdure.ui.pages.routes import PAGES, build_routes
 
 __all__ = ["fill", "main", "paths_of"]
 

@@ -28,7 +28,7 @@ from perdure.core.passages import Archive, Passage
 from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Facts
 from perdure.features.facts.units.graphs import NewEntity, create_graph, store_entities
-from perdure.features.facts.values import Fact, FactFilter, Graph
+from perdure.features.facts.values.facts import Fact, FactFilter, Graph
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 

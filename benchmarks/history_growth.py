@@ -19,7 +19,7 @@ from typing import Any
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.domain.provenance.context import context_sources
 from perdure.features.facts.tables import Episodes
 from perdure.features.facts.units.turns import turn_sources

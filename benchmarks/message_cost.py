@@ -15,8 +15,8 @@ from perdure import Agent, Perdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Text
 from perdure.settings import Settings
-from perdure.storage.open import open_store
 from perdure.storage.store import Store
+from perdure.storage.stores.open import open_store
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from perdure import AsyncPerdure
 from perdure.features.copies.moves import Address, migrate_db
 from perdure.features.copies.restore import restore
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 from tests.server.largest import words
 from tests.support.postgres_server import address_of_a_new_schema
 

@@ -20,7 +20,7 @@ import psycopg
 
 from benchmarks.vector_search import BATCH, DIMENSIONS, Floats, Halves, _open, _put, mixture
 from perdure.search.vectors.index import VectorIndexes
-from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 from tests.support.own_postgres import own_postgres
 

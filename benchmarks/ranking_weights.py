@@ -30,11 +30,11 @@ import numpy as np
 
 from perdure.core.text.dates import spans
 from perdure.core.text.words import parse_query
-from perdure.search.query import without_names
 from perdure.search.ranking.fuse import add_late, late_scores, pack_signs, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, QueryHints, Scope
+from perdure.search.ranking.query import without_names
 from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
 
 __all__ = ["main"]

@@ -28,8 +28,8 @@ from benchmarks import scale_fill
 from benchmarks.scale_report import Assumptions, Measure, report
 from perdure import AsyncPerdure
 from perdure.settings import Settings
-from perdure.storage.database import postgres
 from perdure.storage.distribution import distributed
+from perdure.storage.stores import postgres_store as postgres
 from perdure.testing import ScriptedModel, says
 
 __all__ = ["main"]

@@ -34,7 +34,7 @@ from perdure.core.passages import Archive, Passage
 from perdure.core.ports import EmbedPurpose
 from perdure.search.vectors.index import VectorIndexes
 from perdure.settings import Settings
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedEmbedder
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from perdure.core.ids import ArchiveId, Uuids
 from perdure.core.passages import Archive
 from perdure.search.vectors.index import NearestRows, VectorIndexes
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 
 __all__ = ["main", "mixture"]

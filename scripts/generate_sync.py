@@ -290,7 +290,7 @@ def _parts_module(kinds: Mapping[str, Sequence[Part]], generated: Mapping[str, s
     """The classes that agents and stores get, with coroutines if `prefix` says so, else with plain calls."""
     used = {("perdure.app", "App")}
     if not prefix:
-        used = {(f"{PACKAGE}.portal", "Portal")}
+        used = {(f"{PACKAGE}.parts.portal", "Portal")}
         used |= {(f"{PACKAGE}.feature_parts", f"{PREFIX}{kind}Features") for kind in kinds}
     classes = []
     for kind, parts in kinds.items():
@@ -439,10 +439,10 @@ def _made(node: ast.ClassDef, made: ast.FunctionDef | ast.AsyncFunctionDef | Non
     """How an object gets its asynchronous twin; a class without `__init__` is mixed into one that has it."""
     if made is None:
         if not node.bases:
-            names.add(f"{PACKAGE}.portal", "Portal")
+            names.add(f"{PACKAGE}.parts.portal", "Portal")
         return [*([] if node.bases else ["    _portal: Portal"]), f"    _inner: {node.name}"]
     _refuse_attributes(made, names)
-    names.add(f"{PACKAGE}.portal", "Portal")
+    names.add(f"{PACKAGE}.parts.portal", "Portal")
     declared = [f"    _inner: {node.name}", ""] if node.bases else []
     return [
         *declared,
@@ -458,7 +458,7 @@ def _store(
     assert isinstance(opening, ast.FunctionDef | ast.AsyncFunctionDef)
     names.add("types", "TracebackType")
     _refuse_attributes(methods["__init__"], names)
-    names.add(f"{PACKAGE}.portal", "Portal")
+    names.add(f"{PACKAGE}.parts.portal", "Portal")
     body = STORE_OPENING.format(call=f"{PREFIX}{name}.{_call(opening)}", name=name)
     arguments = _docstring(opening, names).strip('"').strip().replace("\n    ", "\n")
     docstring = STORE_DOCSTRING.format(arguments=arguments)

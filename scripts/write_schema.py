@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 import perdure
-from perdure.storage.database.sqlite import SqliteDatabase
 from perdure.storage.migrations import FOLDERS, MIGRATIONS, RECORD, SCHEMA_FILE, run_steps
+from perdure.storage.stores.sqlite import SqliteDatabase
 
 PACKAGE = Path(perdure.__file__).parent
 HEAD = """-- The tables of a new store. Written by `python -m scripts.write_schema` from the migrations: don't edit.

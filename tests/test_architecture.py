@@ -185,7 +185,7 @@ def test_one_place_makes_a_run_of_a_request() -> None:
         path.relative_to(SRC / PACKAGE).as_posix()
         for path, tree in modules(SRC)
         if room_of(SRC, path) not in ("engine", "features")
-        if any(name == "perdure.engine.run.run_request.with_run" for _, name in imports(SRC, path, tree))
+        if any(name == "perdure.engine.records.run_request.with_run" for _, name in imports(SRC, path, tree))
     ]
 
     assert makers == ["library/messages/requests.py"]
@@ -205,8 +205,8 @@ def test_the_kernel_imports_no_feature() -> None:
 
 
 KINDS = (
-    *("providers", "toolbox", "converters", "storage.database", "search.vectors", "context.engines"),
-    *("features.compression", "engine.hooks", "features.facts.extraction", "engine.compaction", "domain.tools"),
+    *("providers", "toolbox", "features.files.converters", "storage.stores", "search.vectors", "context.engines"),
+    *("features.compression", "toolbox.hooks", "features.facts.extraction", "engine.compaction", "domain.tools"),
 )
 """Where things are that come in several kinds: models, tools, files, databases, engines, compressors, hooks, ..."""
 
@@ -249,7 +249,7 @@ def test_importing_perdure_is_light() -> None:
         ("context/window/budget.py", "from perdure.domain.blocks.units import append"),
         ("context/prompts/base.py", "from ...domain import blocks"),
         ("domain/blocks/units.py", "from perdure import engine"),
-        ("domain/blocks/units.py", "import os, perdure.storage.open as store"),
+        ("domain/blocks/units.py", "import os, perdure.storage.stores.open as store"),
         ("engine/run/loop.py", "def run():\n    from perdure.storage import open_sqlite"),
         (
             "engine/run/loop.py",
@@ -257,8 +257,8 @@ def test_importing_perdure_is_light() -> None:
         ),
         ("engine/run/loop.py", "from ... import settings"),
         ("engine/run/loop.py", "import importlib\nimportlib.import_module('perdure.toolbox')"),
-        ("storage/open.py", "from perdure.settings import Settings"),
-        ("storage/open.py", "from perdure.context import tokens"),
+        ("storage/stores/open.py", "from perdure.settings import Settings"),
+        ("storage/stores/open.py", "from perdure.context import tokens"),
         ("toolbox/functions.py", "from ..providers import registry"),
         ("toolbox/custom.py", "from perdure.storage.tx import Tx"),
         ("toolbox/mcp/toolbox.py", "from perdure.domain.secrets import open_server"),
@@ -299,7 +299,7 @@ def test_right_imports_pass(tmp_path: Path) -> None:
             "context/prompts/base.py": "from ..budget import Budget\nfrom ...core import ids",
             "domain/blocks/units.py": "from perdure.core.ids import AgentId\nfrom perdure.context import tokens",
             "engine/run/loop.py": "from perdure import core, context, domain, search\nimport perdure.engine.run.runner",
-            "storage/database/sqlite.py": "import sqlite3\nfrom perdure.storage.tx import Tx\nfrom .open import x",
+            "storage/stores/sqlite.py": "import sqlite3\nfrom perdure.storage.tx import Tx\nfrom .open import x",
             "settings.py": "from .core.errors import SettingsError",
             "app.py": "from perdure import domain, engine, providers, settings, storage, toolbox",
             "library/__init__.py": "from perdure.app import App\nfrom perdure.library.agent import Agent",
@@ -338,7 +338,7 @@ def test_fronts_on_the_library_pass(tmp_path: Path) -> None:
     plant(
         tmp_path,
         {
-            "library/blocks.py": "import perdure.storage.tx\nasync def get(app): await app.store.read(1)",
+            "library/memory/blocks.py": "import perdure.storage.tx\nasync def get(app): await app.store.read(1)",
             "server/routes/blocks.py": '"""Tx."""\nasync def get(library): return await library.blocks.get(1)',
             "cli/app.py": "def load(file): return file.read()",
             "library/perdure.py": "from perdure.storage.store import Store",

@@ -38,7 +38,7 @@ OTHERWISE = {
     "library/origins/sources.py": "a list of sources is summarised by the store, not by a model",
     "context/engines/port.py": "a compressor is code",
     "context/window/summary.py": "extracts by code",
-    "context/chat.py": "the caller's own, without a store",
+    "context/engines/chat.py": "the caller's own, without a store",
     "cli/commands/doctor.py": "a text of its own",
 }
 

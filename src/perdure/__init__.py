@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
     from perdure.core.passages import Passage
     from perdure.core.ports import Clock, Embedder
-    from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.core.runs import Run, Usage
     from perdure.core.secrets import Secret
+    from perdure.core.sources import RevertResult, SourceSummary, WriteText
+    from perdure.core.specs import Tool, ToolCode, ToolOutcome
     from perdure.core.tools.rules import (
         ChildTools,
         Conditional,
@@ -41,11 +42,10 @@ if TYPE_CHECKING:
         RequiresApproval,
         RunFirst,
     )
-    from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.fading.policy import TidyItem
     from perdure.features.facts.service import FactHistory
-    from perdure.features.facts.values import (
+    from perdure.features.facts.values.facts import (
         Community,
         CommunityHit,
         Entity,
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
         Profile,
         ProfileEntry,
     )
-    from perdure.features.files.service.folders import AsyncFolder
-    from perdure.features.files.service.sync_folders import Folder
+    from perdure.features.files.folder_service import AsyncFolder
+    from perdure.features.files.sync_folder_service import Folder
     from perdure.features.files.values import AgentFile, File
     from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
     from perdure.features.groups.replies import GroupReply, SpeakerReply
@@ -121,7 +121,7 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "features.facts.values": (
+    "features.facts.values.facts": (
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactHit", "FactRule", "GraphCounts",
         "Profile", "ProfileEntry",
     ),
@@ -137,14 +137,14 @@ _HOMES = {
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
     "core.models": ("Exchange", "Model", "ModelDelta", "ModelProgress", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
-    "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
+    "core.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.facts.fading.policy": ("TidyItem",),
     "features.facts.service": ("FactHistory",),
     "features.costs.ledger": ("CostLedger",),
-    "features.files.service.folders": ("AsyncFolder",),
-    "features.files.service.sync_folders": ("Folder",),
+    "features.files.folder_service": ("AsyncFolder",),
+    "features.files.sync_folder_service": ("Folder",),
     "features.files.values": ("AgentFile", "File"),
     "features.mcp.service": ("McpState",),
     "features.mcp.units": ("ToolsByStatus",),
@@ -155,7 +155,7 @@ _HOMES = {
         "ChildTools", "Conditional", "ContinueLoop", "ExitLoop", "MaxCount", "ParentTool", "RequiredBeforeExit",
         "RequiresApproval", "RunFirst",
     ),
-    "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
+    "core.specs": ("Tool", "ToolCode", "ToolOutcome"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.core.limits import Limits
-from perdure.core.text.addresses import check_store_address, is_postgres
+from perdure.core.incoming.addresses import check_store_address, is_postgres
+from perdure.core.incoming.limits import Limits
 from perdure.core.text.zones import is_zone
 
 STORE_FILE = "perdure.db"

@@ -10,11 +10,11 @@ from perdure.core.ids import RunId
 from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.facts.episodes import NewEpisode
 from perdure.features.groups.units import NewGroup
 from perdure.features.schedules.units import NewSchedule
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]

@@ -15,10 +15,10 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError, StoreError
-from perdure.storage.database import postgres
-from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.postgres_database import PostgresDatabase
 from perdure.storage.database.row_format import Row
+from perdure.storage.stores import postgres_store as postgres
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 
 WAIT_S = 0.1

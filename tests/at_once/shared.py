@@ -13,9 +13,9 @@ from perdure.domain.archives.units import Selection
 from perdure.domain.tools.units import NewTool
 from perdure.features.mcp.units import McpChanges
 from perdure.library.access import Access
-from perdure.library.checks import Page
-from perdure.library.identities import IdentityFields
-from perdure.library.providers import ProviderFields
+from perdure.library.agents.identities import IdentityFields
+from perdure.library.parts.checks import Page
+from perdure.library.parts.providers import ProviderFields
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]

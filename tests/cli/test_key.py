@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.commands import serve as serving
-from perdure.cli.work import standard_view
+from perdure.cli.session.work import standard_view
 from perdure.server.config import ServerConfig, load_key
 from tests.support.programs import environment, run_inside
 from tests.support.warm import warm

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.chat.terminal import Terminal
+from perdure.cli.session.agent_choice import chat_command
+from perdure.cli.views.terminal import Terminal
 from tests.support.library import open_async
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure, Perdure
-from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
+from perdure.cli.session.session import Session
 from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
 from perdure.providers.choosing import Choice

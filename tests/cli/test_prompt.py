@@ -16,8 +16,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_input, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from perdure.cli.chat.prompt import HISTORY_FILE, PromptLines
 from perdure.cli.chat.slash import command_help
+from perdure.cli.session.prompt import HISTORY_FILE, PromptLines
 
 
 class Prompt:

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.server.config import ServerConfig
-from perdure.server.serve import bind
+from perdure.server.serving.serve import bind
 from tests.support.programs import run_inside
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import perdure.cli.commands
 from perdure import AsyncPerdure
-from perdure.cli.run import READ, group_of
+from perdure.cli.commands.run import READ, group_of
 from perdure.cli.views.text import TextView
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
@@ -39,11 +39,11 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import LastAgent, Yes, argument, command, flag, for_work, option
+from perdure.cli.commands.run import LastAgent, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.view import View
-    from perdure.cli.work import deleting
+    from perdure.cli.session.work import deleting
     from perdure.library.perdure import AsyncPerdure
 
 

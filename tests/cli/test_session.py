@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure, MessageAdded, tool
-from perdure.cli.chat.render import RunRenderer
-from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
-from perdure.cli.chat.terminal import Terminal
+from perdure.cli.session.session import Session
+from perdure.cli.views.render import RunRenderer
+from perdure.cli.views.terminal import Terminal
 from perdure.cli.views.text import TextView
 from perdure.core.events import Delta, Event, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, MessageId, StepId

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from perdure import AsyncPerdure
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from tests.support.programs import run_inside
 

@@ -12,8 +12,8 @@ import pytest
 
 from perdure.cli.commands.serve import open_library
 from perdure.core.errors import StoreUnavailable
-from perdure.server.acceptor import Shares
-from perdure.server.supervisor import WorkerLine
+from perdure.server.serving.acceptor import Shares
+from perdure.server.serving.supervisor import WorkerLine
 from perdure.settings import Settings
 from tests.support.cut_lines import CutLine
 from tests.support.postgres_server import address_of_an_empty_store

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from perdure.cli.chat.terminal import LineWrapper, display_indexes
+from perdure.cli.views.terminal import LineWrapper, display_indexes
 
 PIECES = st.lists(st.text("ab, \n我。（é", max_size=6), max_size=20)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.request.assemble import Counts, View, assemble, canonical, check_legal, digest_of, tail
+from perdure.context.sections.assemble import Counts, View, assemble, canonical, check_legal, digest_of, tail
 from perdure.core.errors import IllegalLog
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import View, assemble, blocks_xml, compile_system, skills_section
+from perdure.context.sections.assemble import View, assemble, blocks_xml, compile_system, skills_section
 from perdure.context.sections.envelopes import (
     REPLACEMENT,
     engine_tokens,
@@ -24,15 +24,15 @@ from perdure.context.sections.envelopes import (
     new_marker,
     without_marker,
 )
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.blocks import Block, replace_text
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.markup import SECTION_TAGS, escape_tags, unescape_tags
-from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.request import build_body
+from perdure.providers.openai_endpoint import Dialect
 from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
 from perdure.testing.clock import START, SequentialIds

@@ -15,7 +15,7 @@ from perdure.context.engines import Composition, ContextEngine, Plan, Situation,
 from perdure.context.engines.check import PlanRefused
 from perdure.context.engines.port import StubResults
 from perdure.context.engines.sliding_window import RecursiveSummary
-from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.sections.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import InvalidInput, IrreducibleFloor
 from tests.support.strategies import effort
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import ModelRequest, Text, Usage
-from perdure.context.request.assemble import View, canonical
 from perdure.context.request.explain import DIFF_LINES, Explanation, Prices, diff, explain, share_out
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.assemble import View, canonical
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.ids import AgentId, MessageId, StepId
 from perdure.core.messages import Message, MessageKind, Role
 from perdure.core.runs import Prefix, Recipe, Step

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Text, Usage
+from perdure.context.request.overview import ContextOverview
+from perdure.context.sections.tokens import MESSAGE_OVERHEAD_TOKENS, ScriptTokenCounter
 from perdure.context.window.budget import Certificate, Segment
-from perdure.context.window.overview import ContextOverview
-from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS, ScriptTokenCounter
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.settings import Settings

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import Counts, Place, blocks_xml, compile_opening, compile_system, compile_tools
+from perdure.context.sections.assemble import Counts, Place, blocks_xml, compile_opening, compile_system, compile_tools
 from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
-from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.specs import Tool, ToolSpec
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, blocks, effort
 

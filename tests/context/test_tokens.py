@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from perdure.context.retrieval.stubs import row_tokens
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.stubs import row_tokens
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text
 from tests.support.strategies import any_text, effort

@@ -39,9 +39,9 @@ from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
 from perdure.features.facts.tables import Entities, Graphs
-from perdure.features.facts.values import Entity, Episode, Fact, Graph
-from perdure.features.files.tables.files import Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.facts.values.facts import Entity, Episode, Fact, Graph
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import File, Folder
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx

@@ -12,11 +12,11 @@ from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.storage.store import Store
+from perdure.storage.tables import deleted
 from perdure.storage.tx import Tx
-from perdure.storage.upkeep import deleted
 from tests.contracts.base import LATER, Contract, raises
 from tests.contracts.isolation import OTHER_ORG, calls_of, outcome_of, table_of, undone
 from tests.contracts.organisations import Property, fill

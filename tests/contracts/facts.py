@@ -13,7 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.values import Community, FactFilter, FactRule, Graph, GraphCounts
+from perdure.features.facts.values.facts import Community, FactFilter, FactRule, Graph, GraphCounts
 from perdure.storage.database.row_format import Row
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, match_passages, raises

@@ -8,8 +8,8 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, InvalidInput, LeaseLost, NotFound
 from perdure.core.ids import FileId, FolderId, OrgId
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import File, FilePart, file_tag
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises

@@ -16,8 +16,8 @@ from perdure.core.ids import AgentId, ConversationId, FileId, StepId
 from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
 from perdure.core.runs import Prefix, Recipe, Usage
-from perdure.features.files.tables.files import Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import FilePart
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.mentions import TEXT_TABLES

@@ -25,7 +25,7 @@ from perdure.core.features import find_features
 from perdure.core.ids import OrgId
 from perdure.core.secrets import ORGANISATION
 from perdure.features.files.values import AgentFile
-from perdure.storage.database.sqlite import SqliteDatabase
+from perdure.storage.stores.sqlite import SqliteDatabase
 from perdure.storage.tables.table import Table
 from perdure.storage.tx import Tx
 from perdure.testing.clock import SequentialIds

@@ -34,12 +34,12 @@ from perdure.core.ids import (
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
+from perdure.core.sources import Source
+from perdure.core.specs import ToolCode, ToolFilter
 from perdure.core.text.words import Clause, parse_query
-from perdure.core.tools.spec import ToolCode, ToolFilter
-from perdure.features.facts.values import FactFilter
+from perdure.features.facts.values.facts import FactFilter
 from perdure.features.files.values import FilePart
 from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.features.mcp.values import McpTool

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
-from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.specs import Tool, ToolSpec
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, McpTool
 from perdure.storage.tx import Tx

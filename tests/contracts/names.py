@@ -14,11 +14,11 @@ from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import DEFAULT_ORG, ArchiveId, ConversationId, ToolId, UserId
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
+from perdure.core.specs import Tool, ToolFilter, ToolSpec
 from perdure.features.facts.tables import Episodes, Facts, Graphs
-from perdure.features.facts.values import FactFilter
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.facts.values.facts import FactFilter
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract, list_texts, match_passages, raises

@@ -14,15 +14,15 @@ from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolI
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelProvider
 from perdure.core.passages import Archive, Passage
-from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
-from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
+from perdure.core.sources import MemoryWrite, Source, WriteSource
+from perdure.core.specs import Tool, ToolCode, ToolSpec
 from perdure.core.vectors import Claim, Owner, Scope
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.facts.values.facts import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import File, FilePart, Folder, file_tag
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass

@@ -11,12 +11,12 @@ from perdure.core.agents import AgentFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.ids import AgentId, ArchiveId, IdentityId, MessageId, ToolId
 from perdure.core.messages import MessageFilter
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
-from perdure.core.tools.spec import ToolFilter
+from perdure.core.sources import Source
+from perdure.core.specs import ToolFilter
 from perdure.domain.archives.passages import PARTS_ROWS, page_of_text
 from perdure.features.facts.tables import Episodes
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.folder_tables import Folders
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract
 

@@ -9,7 +9,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, PassageId, RunId
 from perdure.core.messages import Draft, Text
-from perdure.core.provenance.sources import MemoryWrite, MessageSource, Source, WriteSource
+from perdure.core.sources import MemoryWrite, MessageSource, Source, WriteSource
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, raises
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 

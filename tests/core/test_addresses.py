@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.text.addresses import check_store_address, is_postgres, without_password
+from perdure.core.incoming.addresses import check_store_address, is_postgres, without_password
 from perdure.providers.masking import environment_secrets
 
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 from starlette.routing import Route, compile_path
 
-from perdure.server.absent import ABSENT
-from perdure.server.app import build_routes
+from perdure.server.serving.absent import ABSENT
+from perdure.server.serving.app import build_routes
 from tests.docs.markdown import ROOT
 from tests.wire.sdk import Operation, operations
 

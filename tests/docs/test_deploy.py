@@ -18,8 +18,8 @@ import yaml  # type: ignore[import-untyped]  # has no types
 
 from perdure.cli.root import verbs
 from perdure.providers.provider import PROVIDERS
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
 from tests.support.servers import open_library

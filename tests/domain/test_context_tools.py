@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.retrieval.expand import body_of, parse_lines, parse_rows
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.expand import body_of, parse_lines, parse_rows
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import InvalidArguments, ToolError
 from perdure.core.ids import ConversationId, MessageId
 from perdure.core.messages import (

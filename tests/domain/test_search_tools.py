@@ -10,7 +10,7 @@ import pytest
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.messages import Reasoning, ToolCall, ToolResult
 from perdure.engine.search.tools import MAX_RESULTS, SHOWN_CHARS
-from perdure.search.query import parse_time
+from perdure.search.ranking.query import parse_time
 from perdure.testing.clock import START
 from tests.support.agents import AgentInRun, agent_in_run
 

@@ -11,7 +11,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import DEFAULT_ORG, AgentId, ArchiveId, PassageId
 from perdure.core.messages import Message, Role, unlogged_message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import Source, WriteSource
+from perdure.core.sources import Source, WriteSource
 from perdure.features.facts.units.turns import is_turn, trusts_of, turn_of, turn_of_passage
 from tests.contracts.base import AT
 

@@ -9,9 +9,9 @@ import pytest
 
 from perdure.core.errors import UntrustedWrite
 from perdure.core.ids import ToolId
-from perdure.core.provenance.sources import Source, WriteSource
 from perdure.core.runs import Prefix
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
+from perdure.core.sources import Source, WriteSource
+from perdure.core.specs import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.provenance.context import context_sources
 from perdure.domain.provenance.policy import WriteGate, WritePolicy, foreign_sources, writes_memory
 from perdure.storage.tx import Tx

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, InvalidInput
-from perdure.context.request.assemble import digest_of, parse_recalled
+from perdure.context.sections.assemble import digest_of, parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings

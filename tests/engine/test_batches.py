@@ -9,9 +9,9 @@ from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, BatchId
 from perdure.core.messages import Text
 from perdure.core.runs import Batch, RunFilter
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.batch import accept_batch
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 
 MODEL = "test/scripted"

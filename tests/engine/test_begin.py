@@ -13,7 +13,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import RunFailed
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
 
@@ -143,7 +143,7 @@ async def test_a_prefix_that_cannot_be_written_fails_the_run_and_keeps_the_messa
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.run.prefixes.compile_system", broken)
+            patch.setattr("perdure.engine.prompt.prefixes.compile_system", broken)
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("one")
 

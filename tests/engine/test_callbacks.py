@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AddressRefused, ToolError
 from perdure.core.runs import Callback, Run
-from perdure.engine.workers.after_runs import TRIES, TRY_S, WAITS_S, CallbackWorker
+from perdure.engine.compaction.after_runs import TRIES, TRY_S, WAITS_S, CallbackWorker
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.testing import InlineStore, ScriptedModel

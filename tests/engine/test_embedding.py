@@ -20,8 +20,8 @@ from perdure.domain.archives.embedding import reindex
 from perdure.engine.ports import SystemClock
 from perdure.engine.workers import embedding
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedEmbedder
 from perdure.testing.clock import START

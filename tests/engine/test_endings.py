@@ -15,7 +15,8 @@ from perdure import AsyncPerdure, ModelNotFound, RunFailed, StoreFull, tool
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.engine.run import accept, request, rows
+from perdure.engine.records import rows
+from perdure.engine.run import accept, request
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.inline_store import FaultPoint

@@ -9,8 +9,8 @@ import pytest
 
 from perdure import AsyncPerdure, Perdure, Reply, RunFailed, tool
 from perdure.context.prompts import base_prompt
+from perdure.core.loops import loop_of
 from perdure.core.models import ModelRequest
-from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ContinueLoop, RequiredBeforeExit, RequiresApproval
 from perdure.settings import Settings

@@ -11,9 +11,9 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Run, RunKey
+from perdure.engine.log.interrupts import Interrupted, to_the_end
 from perdure.engine.ports import Ports
-from perdure.engine.run.interrupts import Interrupted, to_the_end
-from perdure.engine.run.leases import holding
+from perdure.engine.records.leases import holding
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 

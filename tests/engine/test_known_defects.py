@@ -17,8 +17,8 @@ from perdure.core.messages import CompactionNote
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.runs import Prefix, Usage
+from perdure.engine.compaction.room import preview
 from perdure.engine.estimates import rows_tokens
-from perdure.engine.run.room import preview
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, fails, says
 from tests.support.real_tokens import tokens_of_request

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from perdure.engine.run.leases import is_dead, process_owner
+from perdure.engine.records.leases import is_dead, process_owner
 
 
 def test_this_process_is_not_dead() -> None:
@@ -16,7 +16,7 @@ def test_this_process_is_not_dead() -> None:
 
 def test_another_process_that_runs_is_not_dead() -> None:
     """Its runs are its own, on the same machine too, however long nothing is heard of it."""
-    code = "from perdure.engine.run.leases import process_owner; print(process_owner(), flush=True); input()"
+    code = "from perdure.engine.records.leases import process_owner; print(process_owner(), flush=True); input()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -31,7 +31,7 @@ def test_another_process_that_runs_is_not_dead() -> None:
 
 def test_a_process_that_has_ended_is_dead() -> None:
     """The next process on the same machine need not wait for its lease."""
-    code = "from perdure.engine.run.leases import process_owner; print(process_owner())"
+    code = "from perdure.engine.records.leases import process_owner; print(process_owner())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
     assert is_dead(ended)
@@ -49,7 +49,7 @@ def test_a_process_number_that_was_given_away_again_is_dead() -> None:
 
 def test_a_process_that_has_ended_but_was_not_reaped_is_dead() -> None:
     """In a container without an init nobody reaps it."""
-    code = "from perdure.engine.run.leases import process_owner; print(process_owner(), flush=True)"
+    code = "from perdure.engine.records.leases import process_owner; print(process_owner(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         owner = child.stdout.read().strip()  # it ends here, and is a zombie until the block does

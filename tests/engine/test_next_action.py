@@ -9,8 +9,8 @@ import pytest
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
-from perdure.engine.run.log import STOP, OpenCall, RunLog
-from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
+from perdure.engine.log.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
+from perdure.engine.log.run_log import STOP, OpenCall, RunLog
 from perdure.testing.clock import START
 
 AGENT = AgentId("agent-1")

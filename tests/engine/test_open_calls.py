@@ -10,11 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, hook
-from perdure.context.request.assemble import check_legal
+from perdure.context.sections.assemble import check_legal
 from perdure.core.events import RunCancelRequested
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelReply
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.specs import ToolOutcome
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.run import tool_calls
 from perdure.library.agent import AsyncAgent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.errors import ModelOverflow
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.context.request.assemble import Counts
+from perdure.context.sections.assemble import Counts
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId
 from perdure.core.runs import Prefix
-from perdure.engine.context_engines.calls import ContextEngines
+from perdure.engine.context_engines import ContextEngines
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import Memory, rewrite_reason
+from perdure.engine.prompt.prefixes import Memory, rewrite_reason
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Part, Role, ToolCall, ToolResult, ToolStatus
-from perdure.engine.run.next_action import count_repeats, count_stalled, step_line, tool_steps
+from perdure.engine.log.next_action import count_repeats, count_stalled, step_line, tool_steps
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 Made = tuple[str, str, str, ToolStatus]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Text
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel

@@ -13,9 +13,9 @@ from perdure.core.events import Delta
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Step
-from perdure.engine.run.log import STOP
-from perdure.engine.run.rows import GAVE_UP
-from perdure.library.reply import Reply
+from perdure.engine.log.run_log import STOP
+from perdure.engine.records.rows import GAVE_UP
+from perdure.library.messages.reply import Reply
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.errors import LeaseLost
 from perdure.core.runs import Run
-from perdure.engine.run.log import RunLog, load_run_log, run_log_of
+from perdure.engine.log.run_log import RunLog, load_run_log, run_log_of
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, UNTIL, Contract, claimed

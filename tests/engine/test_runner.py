@@ -11,9 +11,9 @@ from perdure import AsyncPerdure, PerdureError
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
 from perdure.domain.blocks.units import NewBlock
+from perdure.engine.log.run_log import Progress
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, RequestDefect
-from perdure.engine.run.log import Progress
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 

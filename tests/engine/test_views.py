@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perdure.context.request.assemble import View
+from perdure.context.sections.assemble import View
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Text
 from perdure.core.runs import Prefix
+from perdure.engine.log.run_log import Line, RequestParts
 from perdure.engine.process import Views, size_of
-from perdure.engine.run.log import Line, RequestParts
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract

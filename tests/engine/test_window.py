@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import AsyncPerdure, Delta, StoredEvent
-from perdure.context.request.assemble import canonical
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.assemble import canonical
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.events import PrefixRewritten
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.core.errors import NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.ids import AgentId
-from perdure.engine.run.log import Line
+from perdure.engine.log.run_log import Line
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 

@@ -26,13 +26,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from perdure import AsyncPerdure, RunFailed, Settings
 from perdure.app import start
 from perdure.core.access.values import LOCAL
+from perdure.core.incoming.addresses import is_postgres
 from perdure.core.secrets import SecretMask
-from perdure.core.text.addresses import is_postgres
 from perdure.library.access import Access
-from perdure.library.providers import ProviderFields
-from perdure.server.app import create_app
+from perdure.library.parts.providers import ProviderFields
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
+from perdure.server.serving.app import create_app
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.leaking_sandbox import SOURCE, LeakingSandbox
 from tests.support.postgres_server import address_of_a_new_schema

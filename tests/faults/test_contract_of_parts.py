@@ -12,9 +12,9 @@ import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.features.copies.split import split_store
-from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
 from perdure.storage.store import Store
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.testing.clock import START
 from tests.contracts.store import StoreContract
 from tests.support.postgres_server import address_of_an_empty_store

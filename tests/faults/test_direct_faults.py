@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, tool
-from perdure.context.request.assemble import check_legal
+from perdure.context.sections.assemble import check_legal
 from perdure.library.agent import AsyncAgent
-from perdure.library.reply import Reply
+from perdure.library.messages.reply import Reply
 from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import InlineStore

@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from perdure.cli.commands.upkeep import verify
-from perdure.cli.needs import Needs
-from perdure.cli.work import run_work
+from perdure.cli.session.needs import Needs
+from perdure.cli.session.work import run_work
 from perdure.core.errors import NotFound, StoreDamaged
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
 from tests.storage.older_store import open_store

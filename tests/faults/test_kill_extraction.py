@@ -22,7 +22,7 @@ import pytest
 
 from perdure.core.ids import AgentId
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.values import FactFilter, Graph
+from perdure.features.facts.values.facts import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later

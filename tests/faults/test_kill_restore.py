@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.features.copies.restore import restore
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 from perdure.testing.clock import START
 from tests.support.filled_store import filled_store
 

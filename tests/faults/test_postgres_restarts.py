@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.testing.clock import START
 from tests.faults.children import Child, Place, make_agents
 from tests.faults.kill_checks import check_store

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, tool
-from perdure.context.request.assemble import check_legal
+from perdure.context.sections.assemble import check_legal
 from perdure.core.errors import ModelError
 from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
-from perdure.library.reply import Reply
-from perdure.providers.openai_chat.endpoint import Connections
+from perdure.library.messages.reply import Reply
 from perdure.providers.openai_chat.model import OpenAIChat, Silence
+from perdure.providers.openai_endpoint import Connections
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import (
     CutOff,

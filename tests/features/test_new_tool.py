@@ -26,7 +26,7 @@ arguments.text = "What to pin."
 FUNCTION = """
 from dataclasses import replace
 
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.specs import ToolOutcome
 from perdure.domain.tools.calls import edit_own_block
 
 

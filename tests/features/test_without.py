@@ -27,11 +27,11 @@ import httpx
 import perdure
 from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.features import feature_models
-from perdure.server.app import build_document, create_app
+from perdure.server.serving.app import build_document, create_app
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, says
 from perdure.ui.pages.home import pages
-from perdure.ui.routes import PAGES, build_routes
+from perdure.ui.pages.routes import PAGES, build_routes
 
 OUTSIDE = (".sandbox.inside.", ".adapters.")
 for module in pkgutil.walk_packages(perdure.__path__, "perdure."):

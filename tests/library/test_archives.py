@@ -13,7 +13,7 @@ from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
 from perdure.domain import values
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
-from perdure.library import archives as archives_module
+from perdure.library.memory import archives as archives_module
 from tests.support.library import open_async, open_sync
 
 NIGHT = "a walrus\0 and half a \ud83d pair"

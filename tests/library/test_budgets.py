@@ -19,7 +19,7 @@ from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import left_of
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.groups.values import GroupKind
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says

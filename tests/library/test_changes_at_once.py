@@ -19,7 +19,7 @@ import tests.at_once.agents
 import tests.at_once.shared  # noqa: F401
 from perdure import library
 from perdure.library.access import Access
-from perdure.library.parts import AsyncPart
+from perdure.library.parts.part import AsyncPart
 from perdure.testing import ScriptedModel, says
 from tests.at_once.reads import ELSEWHERE, READS
 from tests.at_once.room import CASES, Room, let_changes_meet, play

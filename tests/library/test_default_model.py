@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, Verdict, hook
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.context.window.extract import extract
 from perdure.core.errors import ModelNotFound
 from perdure.core.events import ModelChanged

@@ -14,7 +14,7 @@ import pytest
 from perdure import AsyncPerdure, NotFound
 from perdure.core.errors import StoreDamaged, StoreFull
 from perdure.engine.conversations.reset import finish_removals
-from perdure.library.checks import outside
+from perdure.library.parts.checks import outside
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
 

@@ -16,9 +16,9 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import StoreFull
 from perdure.core.ids import AgentId, McpServerId, ToolId
-from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.specs import Tool, ToolSpec
 from perdure.engine.conversations.reset import finish_removals
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.folder_tables import Folders
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import sync_tools
 from perdure.features.mcp.values import Definition, McpServer, ToolListing

@@ -15,8 +15,8 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
-from perdure.features.files.service.folders import AsyncFolder
-from perdure.features.files.tables.files import Files
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.files.worker import drop_orphans
 from perdure.library.access import LAST_WRITES_S, Access
 from perdure.library.organisations import Organisations

@@ -13,7 +13,7 @@ import pytest
 from perdure import InvalidInput, StoreFull
 from perdure.core.ids import ArchiveId, FileId
 from perdure.features.files import worker as files
-from perdure.features.files.tables.files import Files
+from perdure.features.files.file_tables import Files
 from perdure.storage.tx import Tx
 from tests.support.library import open_async
 

@@ -540,8 +540,8 @@ def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
 
 def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
     """Of small windows too, whatever is open: what has no room is said to be open only."""
+    from perdure.context.sections.tokens import ScriptTokenCounter
     from perdure.context.window.budget import directories_section
-    from perdure.context.window.tokens import ScriptTokenCounter
 
     perdure, model = open_library(tmp_path)
     with perdure:

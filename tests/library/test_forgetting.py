@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from perdure import Agent, AsyncPerdure, InvalidInput, NotFound, Perdure
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.messages import ToolResult
 from perdure.library.origins.corrections import no_progress
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says

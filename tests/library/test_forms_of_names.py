@@ -13,9 +13,9 @@ from perdure.adapters.zep import AsyncSessions
 from perdure.core.agents import AgentFilter
 from perdure.core.ids import PassageId, derived_id
 from perdure.domain.conversations.patterns import Search
-from perdure.library.checks import Page
-from perdure.library.identities import IdentityFields
-from perdure.library.passages import passage_filter
+from perdure.library.agents.identities import IdentityFields
+from perdure.library.memory.passages import passage_filter
+from perdure.library.parts.checks import Page
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import HookBlocked, InvalidInput, Perdure, Reply, RunFailed, Settings, Verdict, hook
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.events import HookAnswered, RunEnded, RunStarted, StoredEvent
 from perdure.core.hooks import HOOK_POINTS, payload_to_json
 from perdure.core.ids import RunId

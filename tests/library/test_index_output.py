@@ -12,8 +12,8 @@ import pytest
 
 from perdure import AsyncPerdure, Settings
 from perdure.app import start
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.context.window.summary import transcript
-from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.messages import ToolResult
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
 from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls, says

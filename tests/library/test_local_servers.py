@@ -15,7 +15,7 @@ from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
 from perdure.core.messages import Text
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
 from perdure.core.runs import RunOptions
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.settings import Settings
 from perdure.testing import InlineStore, LocalServer, ScriptedModel, Status, calls, says, writes_call
 from perdure.testing.http_model import HttpLine

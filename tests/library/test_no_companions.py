@@ -8,7 +8,7 @@ import pytest
 
 from perdure import AsyncPerdure, InvalidInput
 from perdure.core.agents import AgentFilter
-from perdure.library.agents import SET_COMPANION
+from perdure.library.agents.agents import SET_COMPANION
 
 
 async def test_no_agent_is_made_without_the_companion_that_it_should_get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 
 ITEMS = [f"item-{number}" for number in range(5)]
 

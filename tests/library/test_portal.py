@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.library.portal import Portal
+from perdure.library.parts.portal import Portal
 
 
 @pytest.fixture

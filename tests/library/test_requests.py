@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Perdure, Text, Usage
-from perdure.context.request.assemble import canonical, digest_of
+from perdure.context.sections.assemble import canonical, digest_of
 from perdure.core.errors import InvalidInput, NotFound, ReplayMismatch
 from perdure.core.ids import RunId, StepId
 from perdure.core.models import ModelOptions

@@ -15,7 +15,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.domain.conversations.handles import resolve_handle
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.conversations.reset import delete_conversation
-from perdure.library.checks import outside
+from perdure.library.parts.checks import outside
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says

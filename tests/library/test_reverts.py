@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure import AsyncPerdure
 from perdure.core.blocks import Author
-from perdure.core.provenance.sources import Source, WriteSource
+from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import endpoints
-from perdure.library.providers import ProviderFields
+from perdure.library.parts.providers import ProviderFields
 from perdure.testing import ScriptedModel, says
 from perdure.testing.http_model import HttpModel
 from tests.support.two_apps import STORES, address_of, two_apps

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RequiresApproval, RunFailed
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.core.agents import Agent
 from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.models import ModelTraits

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, InvalidInput, ModelReply, ModelRequest, Perdure
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.domain.provenance.context import sources_by_message
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

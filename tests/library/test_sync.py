@@ -99,7 +99,7 @@ from collections.abc import Iterator, Mapping
 
 from perdure.core.blocks import Block as BlockInfo
 from perdure.core.ids import BlockId
-from perdure.library.portal import Portal
+from perdure.library.parts.portal import Portal
 from perdure.library.shelves import FIRST, AsyncOakShelf, AsyncShelf, AsyncShelves
 
 __all__ = ["OakShelf", "Shelf", "Shelves"]
@@ -182,12 +182,12 @@ def test_the_plain_calls_are_current(files: dict[str, str]) -> None:
 def test_what_is_stale_is_named_and_written(files: dict[str, str], tmp_path: Path) -> None:
     """A file that is missing, one with another text, and one too many."""
     generator.write(files, tmp_path)
-    (tmp_path / "library/sync/blocks.py").unlink()
+    (tmp_path / "library/sync/memory/blocks.py").unlink()
     other = files["library/sync/agent.py"].replace("class Agent(", "class OldAgent(")
     (tmp_path / "library/sync/agent.py").write_text(other)
     (tmp_path / "library/sync/shelves.py").touch()
 
-    changed = [f"library/sync/{name}.py" for name in ("agent", "blocks", "shelves")]
+    changed = [f"library/sync/{name}.py" for name in ("agent", "memory/blocks", "shelves")]
     assert generator.stale(files, tmp_path) == changed
     assert generator.write(files, tmp_path) == changed
     assert generator.stale(files, tmp_path) == []

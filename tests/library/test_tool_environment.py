@@ -13,8 +13,8 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import AlreadyExists, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import ToolId
-from perdure.core.tools.spec import ToolCode
-from perdure.domain.tools.environment import open_environment
+from perdure.core.specs import ToolCode
+from perdure.domain.environment import open_environment
 from perdure.domain.tools.units import unsealed_tools
 from perdure.storage.tx import Tx
 from tests.support.library import open_async

@@ -11,8 +11,8 @@ import pytest
 from perdure import Agent, Perdure
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.ids import ConversationId
+from perdure.core.specs import ToolSpec
 from perdure.core.tools.engine_specs import ENGINE_TOOL_SPECS, MEMORY_TOOL_SPECS, tool_writes_memory
-from perdure.core.tools.spec import ToolSpec
 from perdure.testing import calls, says
 from tests.support.library import open_sync
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.events import Delta
 from perdure.core.messages import Reasoning
 from perdure.core.models import ModelReply

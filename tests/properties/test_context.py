@@ -20,7 +20,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, RunFailed
-from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
+from perdure.context.sections.assemble import assemble, canonical, check_legal, digest_of
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.conversations import CompactionMode
 from perdure.core.errors import ModelError, ModelOverflow

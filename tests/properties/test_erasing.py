@@ -21,7 +21,7 @@ from perdure.core.errors import NotFound
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgent
-from perdure.library.identities import IdentityFields
+from perdure.library.agents.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.mentions import TEXT_TABLES

@@ -22,7 +22,7 @@ from perdure.features.facts.units.graphs import (
     delete_facts,
     restore_fact,
 )
-from perdure.features.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
+from perdure.features.facts.values.facts import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from perdure.testing.clock import START

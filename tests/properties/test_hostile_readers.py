@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
+from perdure.context.sections.stubs import cut_result
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
-from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.loops import split_arguments
 from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
-from perdure.core.provenance.sources import parse_source
 from perdure.core.secrets import SecretMask
+from perdure.core.sources import parse_source
 from perdure.core.text.credentials import holds_credential, without_credentials
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
@@ -31,7 +32,6 @@ from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags, unescape_tags
 from perdure.core.text.words import fold, index_words, parse_query, stems
 from perdure.core.tools.arguments import parse_arguments, unwrap_arguments
-from perdure.core.tools.loops import split_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
@@ -66,9 +66,9 @@ from perdure.providers.text_calls.scan import Scanner
 from perdure.search.chunking import chunks
 from perdure.search.document_outline import outline_of_lines
 from perdure.search.packing.text import excerpt, terms_of
-from perdure.search.query import names_in, parse_time, without_names
 from perdure.search.ranking.hints import asks_when, names_a_time, role_meant
 from perdure.search.ranking.matching import clause_counts
+from perdure.search.ranking.query import names_in, parse_time, without_names
 from perdure.storage.database.row_format import restore, storable
 from perdure.toolbox.builtin.index_output import show_output
 from tests.support.hostile import SHAPES, Read, growth

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
 from perdure.engine.ports import EngineSettings, UnitInputs
+from perdure.engine.records.rows import add_waiting_input
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted, accept
-from perdure.engine.run.rows import add_waiting_input
-from perdure.engine.run.run_request import RunRequest
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from perdure.context.request.assemble import check_legal
+from perdure.context.sections.assemble import check_legal
 from perdure.context.window.atoms import Atom, atoms
 from perdure.context.window.plan import (
     KEEP_SHARE,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure
-from perdure.context.request.assemble import assemble, canonical, check_legal
+from perdure.context.sections.assemble import assemble, canonical, check_legal
 from perdure.core.events import PrefixRewritten
 from perdure.core.ids import AgentId
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest

@@ -11,7 +11,7 @@ import pytest
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_in
-from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, rule_state
+from perdure.engine.log.tool_rules import PastCall, RuleScope, RuleState, rule_state
 from tests.properties.test_tool_rules import random_rules
 
 SETS, CHUNK = (10_000, 1_000) if os.environ.get("PERDURE_FAULTS") == "full" else (600, 300)

@@ -20,8 +20,9 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.tools import rules as tool_rules
 from perdure.engine.approvals import answers
-from perdure.engine.run import next_action, tool_calls
-from perdure.engine.run import tool_rules as judging
+from perdure.engine.log import next_action
+from perdure.engine.log import tool_rules as judging
+from perdure.engine.run import tool_calls
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.properties.rule_checker import Effect, broken
@@ -193,7 +194,7 @@ def _count_refused(patch: pytest.MonkeyPatch) -> None:
         ]
         return made(shown)
 
-    patch.setattr("perdure.engine.run.log.past_calls_in", all_made)
+    patch.setattr("perdure.engine.log.run_log.past_calls_in", all_made)
 
 
 def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:

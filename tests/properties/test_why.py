@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure import AsyncPerdure
-from perdure.context.request.assemble import digest_of, parse_recalled
+from perdure.context.sections.assemble import digest_of, parse_recalled
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Part, Text, ToolCall

@@ -18,10 +18,10 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.providers.discovery import list_models
 from perdure.providers.embeddings.endpoint import OpenAIEmbedder
 from perdure.providers.masking import ANSWER_BYTES
-from perdure.providers.openai_chat.endpoint import Connections
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.openai_chat.stream import AnswerReader, SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls
+from perdure.providers.openai_endpoint import Connections
 from perdure.providers.provider import Endpoint
 from tests.providers.fake_provider import fake_provider
 

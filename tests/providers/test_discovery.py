@@ -12,7 +12,7 @@ import pytest
 from perdure.core.models import EXTRACTIVE
 from perdure.providers.choosing import Choice, chat_models, choose_offline, is_chat_model
 from perdure.providers.discovery import Listing, find_providers, list_models, probe_local
-from perdure.providers.openai_chat.endpoint import api_url
+from perdure.providers.openai_endpoint import api_url
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call

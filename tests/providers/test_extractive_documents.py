@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.features.facts.extraction.patterns import PatternExtractor
-from perdure.features.facts.extraction.values import Batch, Turn
 from perdure.features.facts.units.documents import render_json
+from perdure.features.facts.values.extraction import Batch, Turn
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DOCUMENTS: list[tuple[Any, list[str]]] = [

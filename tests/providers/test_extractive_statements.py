@@ -9,8 +9,8 @@ import pytest
 
 from perdure.core.ids import EntityId, GraphId
 from perdure.features.facts.extraction.patterns import PatternExtractor
-from perdure.features.facts.extraction.values import Batch, Turn
-from perdure.features.facts.values import Entity
+from perdure.features.facts.values.extraction import Batch, Turn
+from perdure.features.facts.values.facts import Entity
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FACTS = {

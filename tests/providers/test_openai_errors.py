@@ -38,9 +38,9 @@ from perdure.core.messages import Message, Text, unlogged_message
 from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
-from perdure.providers.openai_chat.endpoint import Connections
 from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
 from perdure.providers.openai_chat.model import OpenAIChat, Silence
+from perdure.providers.openai_endpoint import Connections
 from perdure.testing import ChunkList, CutOff, Hanging, HttpModel, RawBody, Status, Unanswered, calls, says, thinks
 from tests.support.passing_time import when_it_hangs
 from tests.support.strategies import any_text, effort

@@ -15,8 +15,8 @@ from perdure.core.errors import InvalidInput, ModelRequestRefused
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest
-from perdure.providers.openai_chat.endpoint import Dialect, api_url, dialect_of
 from perdure.providers.openai_chat.request import build_body
+from perdure.providers.openai_endpoint import Dialect, api_url, dialect_of
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, effort
 

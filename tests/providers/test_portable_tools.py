@@ -18,10 +18,10 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.specs import ToolSpec
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.portable import portable, renamed, schema_warnings
 from perdure.core.tools.schema import LISTS, MAPS, PARTS, plain_schema, target_of
-from perdure.core.tools.spec import ToolSpec
 from perdure.domain.tools.units import NewTool, build_tool
 from perdure.providers.build import PortableTools
 from perdure.testing import ScriptedModel, calls

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import MessageFilter, TurnPart
-from perdure.search.history import SESSION_GAP_S, History
+from perdure.search.ranking.history import SESSION_GAP_S, History
 from perdure.search.ranking.pool import ANSWERS, SESSION_SPAN, TOOL, USER
 from perdure.storage.tables.turns import pack_turns
 

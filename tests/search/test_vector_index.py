@@ -14,8 +14,8 @@ import pytest
 from perdure.search.vectors import rows as vector_rows
 from perdure.search.vectors.arithmetic import IntArray
 from perdure.search.vectors.index import NearestRows, VectorIndexes
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract

@@ -17,8 +17,8 @@ import httpx
 from starlette.types import Receive, Scope, Send
 
 from perdure import AsyncPerdure
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 

@@ -11,7 +11,7 @@ import httpx
 import jsonschema_rs
 from starlette.routing import Route
 
-from perdure.server.app import Api
+from perdure.server.serving.app import Api
 from tests.server.leaks import problems_of
 
 STREAM = "text/event-stream"

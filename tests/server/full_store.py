@@ -11,13 +11,13 @@ from perdure import AsyncPerdure
 from perdure.core.agents import Identity
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, BlockId, IdentityId, McpServerId, ProviderId, ToolId
-from perdure.core.limits import Limits
+from perdure.core.incoming.limits import Limits
 from perdure.core.messages import Text as MessageText
 from perdure.core.models import ModelProvider
-from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
+from perdure.core.specs import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.features.files.tables.folders import Folders
+from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.features.files.folder_tables import Folders
 from perdure.features.mcp.units import register_server
 from perdure.features.mcp.values import Definition, McpServer, ToolListing
 from perdure.storage.tx import Tx

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from perdure.core.ids import AgentId
-from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.testing import ScriptedModel, calls, says
 from tests.server.routed import Routed, new_agent
 

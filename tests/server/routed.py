@@ -12,8 +12,8 @@ import httpx
 from letta_client import AsyncLetta
 
 from perdure import AsyncPerdure, Model
-from perdure.server.app import Api, create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import Api, create_app
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.server.documented import documented

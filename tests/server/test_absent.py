@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.server.absent import ABSENT
+from perdure.server.serving.absent import ABSENT
 from tests.server.routed import routed
 
 AGENT = "agent-123e4567-e89b-42d3-a456-426614174000"

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from perdure.server import acceptor as acceptors
-from perdure.server.acceptor import Acceptor, Shares
 from perdure.server.config import ServerConfig
-from perdure.server.serve import bind
+from perdure.server.serving import acceptor as acceptors
+from perdure.server.serving.acceptor import Acceptor, Shares
+from perdure.server.serving.serve import bind
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 

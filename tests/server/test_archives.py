@@ -9,7 +9,7 @@ import pytest
 from letta_client.types import Archive, Passage
 
 from perdure.domain.archives.units import delete_archive_rows
-from perdure.library import archives as archives_module
+from perdure.library.memory import archives as archives_module
 from tests.server.routed import Routed, new_agent, routed
 
 NOWHERE = "archive-00000000-0000-4000-8000-000000000000"

@@ -8,7 +8,7 @@ import pytest
 from letta_client.types import AgentState, BlockResponse
 
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
-from perdure.server.http import Order
+from perdure.server.wire.http import Order
 from tests.contracts.base import AWKWARD
 from tests.server.routed import JSON, new_agent, routed
 

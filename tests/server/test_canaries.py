@@ -15,8 +15,8 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.app import start
 from perdure.core.secrets import SecretMask
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.leaking_sandbox import SOURCE, LeakingSandbox

@@ -17,9 +17,9 @@ from uvicorn.server import ServerState
 
 from perdure import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.server import serve
 from perdure.server.config import ServerConfig, network_of
-from perdure.server.connections import PROBES, Connection, Connections
+from perdure.server.serving import serve
+from perdure.server.serving.connections import PROBES, Connection, Connections
 from perdure.testing import says
 from tests.support.servers import served
 

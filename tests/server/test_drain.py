@@ -13,7 +13,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
-from perdure.server.serve import serve
+from perdure.server.serving.serve import serve
 from perdure.settings import Settings
 from perdure.testing import says
 from tests.server.test_connections import Pair, connected
@@ -59,7 +59,7 @@ async def test_sigterm_drains(tmp_path: Path) -> None:
 async def test_a_drain_keeps_no_connection_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle connection is closed at once. Every answer says that its connection closes: of a run under way, of a
     request that was arriving, in part or as a whole, and of a client that comes now."""
-    monkeypatch.setattr("perdure.server.connections.IDLE_S", 0.0)
+    monkeypatch.setattr("perdure.server.serving.connections.IDLE_S", 0.0)
     gate = Gate(says("done"))
     async with served(tmp_path, model=gate) as (address, perdure), contextlib.AsyncExitStack() as stack:
         agent = await perdure.create_agent("a", model="test/scripted")

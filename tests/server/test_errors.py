@@ -26,8 +26,8 @@ from perdure.core.errors import (
     VersionConflict,
 )
 from perdure.core.runs import Failure, Usage
-from perdure.library.reply import Reply
-from perdure.server.errors import NotSupported, error_answer
+from perdure.library.messages.reply import Reply
+from perdure.server.wire.errors import NotSupported, error_answer
 from tests.server.routed import JSON
 from tests.support.servers import in_process
 

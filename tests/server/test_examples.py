@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from perdure.server.examples import BODIES
+from perdure.server.serving.examples import BODIES
 from tests.server.contract import create_things
 from tests.server.routed import JSON, routed
 from tests.server.test_openapi import operations

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from perdure.core.access.values import LOCAL
-from perdure.server.app import build_document
+from perdure.server.serving.app import build_document
 from tests.contracts.isolation import rows_of
 from tests.server.contract import create_things
 from tests.server.worlds import KEY, KINDS, OPERATIONS, World, example_of, filled, open_world

@@ -21,10 +21,10 @@ from perdure.core.ids import Uuids
 from perdure.core.incoming import json_limits
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.library.access import Access
-from perdure.server import guards
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
-from perdure.server.serve import serve
+from perdure.server.serving import guards
+from perdure.server.serving.app import create_app
+from perdure.server.serving.serve import serve
 from perdure.testing import InlineStore, says
 from tests.support.servers import BASE, MODEL, in_process, served
 

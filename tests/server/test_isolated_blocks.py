@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.domain.tools.environment import load_inputs
+from perdure.domain.environment import load_inputs
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
 

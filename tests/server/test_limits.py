@@ -12,8 +12,8 @@ import pytest
 
 from perdure import AsyncPerdure, RunFailed, TooMany
 from perdure.domain.blocks.units import NewBlock
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import BASE, MODEL, in_process

@@ -12,7 +12,7 @@ import pytest
 from letta_client.types.agents import Message
 from pydantic import TypeAdapter
 
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.ids import AgentId
 from perdure.core.messages import ToolCall
 from perdure.core.runs import Step

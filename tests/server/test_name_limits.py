@@ -14,8 +14,8 @@ import perdure.server
 from perdure import AsyncPerdure, TooMany
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Text
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.identities import IdentityFields
+from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.library.agents.identities import IdentityFields
 from perdure.server.wire.base import WireRequest
 from perdure.testing import InlineStore, ScriptedModel
 from tests.support.servers import MODEL, in_process

@@ -10,10 +10,10 @@ import pytest
 from starlette.routing import Route
 
 from perdure.core.ids import ID_PATTERNS
-from perdure.server.app import Api
 from perdure.server.config import ServerConfig
-from perdure.server.errors import FAILURES
-from perdure.server.openapi import DESCRIPTIONS
+from perdure.server.serving.app import Api
+from perdure.server.serving.openapi import DESCRIPTIONS
+from perdure.server.wire.errors import FAILURES
 from perdure.server.wire.messages import MessageType
 from perdure.testing import says
 from tests.server.routed import new_agent, routed

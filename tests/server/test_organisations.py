@@ -15,10 +15,10 @@ from perdure.core.ids import Uuids
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.library.access import LAST_WRITES_S, Access, remove_organisation
 from perdure.library.organisations import OrganisationGone, Organisations
-from perdure.library.providers import ProviderFields
+from perdure.library.parts.providers import ProviderFields
 from perdure.server.access.keys import KeyRing
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.server.wire.models import handles_of
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
 from tests.providers.fake_provider import fake_provider

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import InvalidInput
 from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS
+from perdure.server.serving.guards import OPEN_PATHS
 from tests.server.routed import Routed, routed
 from tests.support.servers import letta, served
 

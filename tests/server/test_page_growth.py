@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.server.app import build_document
+from perdure.server.serving.app import build_document
 from perdure.testing import InlineStore
 from tests.server.many_things import MANY, fill, look, talkative
 from tests.server.routed import Routed, new_agent, routed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import NotFound
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from tests.server.routed import new_agent, routed
 
 LETTERS = list("abcdefg")

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.pydantic_ai.model import DirectModel
-from perdure.server.http import json_bytes
+from perdure.server.wire.http import json_bytes
 from perdure.testing import ScriptedModel, calls, fails, says
 from perdure.testing.http_model import HttpModel
 from tests.providers.pydantic_ai.support import MODELS, sse
@@ -183,7 +183,7 @@ async def test_no_stream_holds_the_body_of_its_request() -> None:
     async with routed(says("one"), says("two")) as server:
         agent_id = await new_agent(server)
         background = {"input": "hi", "streaming": True, "background": True}
-        with patch("perdure.server.sse.json_bytes", noting):
+        with patch("perdure.server.wire.sse.json_bytes", noting):
             await server.http.post("/v1/chat/completions", json={"model": agent_id, "messages": CHAT, "stream": True})
             await server.http.post(f"/v1/agents/{agent_id}/messages", json=background)
             [run, _] = await server.get("/v1/runs/")

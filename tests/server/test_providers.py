@@ -13,7 +13,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import endpoint_of
-from perdure.library.providers import ProviderFields
+from perdure.library.parts.providers import ProviderFields
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

@@ -16,8 +16,8 @@ import pytest
 
 from perdure.core.errors import ConversationBusy, GroupBusy, PerdureError
 from perdure.core.ids import PREFIXES
-from perdure.server.errors import error_answer
-from perdure.server.openapi import DESCRIPTIONS
+from perdure.server.serving.openapi import DESCRIPTIONS
+from perdure.server.wire.errors import error_answer
 from tests.server.leaks import leaks_in, problems_of
 from tests.server.routed import BASE, routed
 from tests.server.test_bad_input import UUID4, id_parameters

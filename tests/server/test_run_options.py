@@ -15,7 +15,7 @@ from letta_client.types.agents import LettaResponse
 from perdure import AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says

@@ -9,7 +9,7 @@ import pytest
 from letta_client.types import MessageSearchResponse, PassageSearchResponse
 from pydantic import TypeAdapter
 
-from perdure.library import search as search_service
+from perdure.library.memory import search as search_service
 from perdure.testing import says
 from tests.server.routed import Routed, new_agent, routed
 

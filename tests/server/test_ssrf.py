@@ -23,8 +23,8 @@ import pytest
 from perdure import AsyncPerdure, Settings
 from perdure.core.errors import PerdureError
 from perdure.core.messages import ImageLink
-from perdure.server.app import Api, create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import Api, create_app
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.toolbox.sandbox.proxy import ForwardProxy, admit_listed
 from perdure.toolbox.web_guard import nonpublic_range

@@ -15,21 +15,26 @@ from typing import Any
 import pytest
 from starlette.routing import Match
 
-from perdure.server.http import LateRoute, Router
 from perdure.server.wire.base import WireRequest
+from perdure.server.wire.http import LateRoute, Router
 from tests.support.programs import environment
 
 HEAVY = (
     *("numpy", "jinja2", "cryptography", "psycopg", "mcp", "pydantic_ai", "tokenizers", "safetensors", "regex"),
     *("prompt_toolkit", "pygments", "rich.markdown", "rich.progress", "watchfiles", "pydantic.v1", "opentelemetry.sdk"),
-    *("perdure.library.sync.perdure", "perdure.search.recall", "perdure.server.openapi", "perdure.cli.chat.prompt"),
+    *(
+        "perdure.library.sync.perdure",
+        "perdure.search.recall",
+        "perdure.server.serving.openapi",
+        "perdure.cli.session.prompt",
+    ),
 )
 PROGRAM = f"""
 import atexit, json, sys
 @atexit.register
 def show():
-    from perdure.server.app import build_routes
-    from perdure.server.http import LateRoute
+    from perdure.server.serving.app import build_routes
+    from perdure.server.wire.http import LateRoute
     from perdure.server.wire.base import WireRequest
     late = [route for route in build_routes() if isinstance(route, LateRoute)]
     print(json.dumps({{

@@ -43,8 +43,8 @@ class Away:
 @asynccontextmanager
 async def server_and_store(monkeypatch: pytest.MonkeyPatch, api_key: str | None) -> AsyncIterator[tuple[Routed, Away]]:
     """A server, and its store, which may go away; nobody waits long for it, and nothing is known of a key for long."""
-    monkeypatch.setattr("perdure.server.app.READY_S", 0.05)
-    monkeypatch.setattr("perdure.server.meter.QUEUES_S", 0.05)
+    monkeypatch.setattr("perdure.server.serving.app.READY_S", 0.05)
+    monkeypatch.setattr("perdure.server.serving.meter.QUEUES_S", 0.05)
     monkeypatch.setattr(gate, "KEY_S", 0.05)
     monkeypatch.setattr(keys, "KEY_KEPT_S", 0.0)
     away = Away()

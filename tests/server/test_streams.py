@@ -17,9 +17,9 @@ from perdure import InvalidInput, tool
 from perdure.core.events import RunEnded
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelPiece, ModelProgress, ModelReply, ModelRequest
-from perdure.server import sse
 from perdure.server.config import ServerConfig
-from perdure.server.serve import serve
+from perdure.server.serving.serve import serve
+from perdure.server.wire import sse
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.support.library import SlowSpeaker
 from tests.support.servers import chunks_of, in_process, letta, served

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from perdure.server.config import ServerConfig
-from perdure.server.serve import bind
-from perdure.server.supervisor import SHORT_LIVES, Supervisor, WorkersFailed
+from perdure.server.serving.serve import bind
+from perdure.server.serving.supervisor import SHORT_LIVES, Supervisor, WorkersFailed
 
 # A worker that answers each connection with its number, says that it is ready, and ends with SIGTERM or its line.
 WORKER = """
@@ -110,7 +110,7 @@ async def test_a_signal_stops_all_workers() -> None:
 
 async def test_workers_that_die_at_once_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """After some tries, with a pause between them, and in words."""
-    monkeypatch.setattr("perdure.server.supervisor.WAIT_S", 0.001)
+    monkeypatch.setattr("perdure.server.serving.supervisor.WAIT_S", 0.001)
     count = tmp_path / "count"
     async with supervised(f"open({str(count)!r}, 'a').write('x'); raise SystemExit(3)", 1) as (_, task):
         with pytest.raises(WorkersFailed, match="with code 3 right after its start, 5 times in a row"):
@@ -130,7 +130,7 @@ async def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
     """Also when it was killed."""
     program = f"""
 import asyncio, os, socket, sys
-from perdure.server.supervisor import Supervisor
+from perdure.server.serving.supervisor import Supervisor
 listener = socket.create_server(("127.0.0.1", 0))
 def ready(about):
     print(listener.getsockname()[1], flush=True)

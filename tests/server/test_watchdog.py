@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.server.app import build_document, create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import build_document, create_app
 from tests.server.bulk import KINDS, Schemas, bodies, json_of, operations, queries
 from tests.support.servers import MODEL, in_process
 from tests.support.watchdog import Watchdog

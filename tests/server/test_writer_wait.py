@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from perdure.server.app import Api
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.server.serving.app import Api
+from perdure.storage.stores.sqlite_store import SqliteStore
 from tests.server.full_store import fill
 from tests.server.largest import operations
 from tests.support.servers import MODEL, in_process

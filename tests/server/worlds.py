@@ -15,11 +15,11 @@ from perdure.core.access.values import LOCAL, SCOPES, Principal
 from perdure.core.ids import PREFIXES, OrgId
 from perdure.library.access import Access
 from perdure.server.access.gate import Gate
-from perdure.server.app import Api, build_document, create_app
 from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS
+from perdure.server.serving.app import Api, build_document, create_app
+from perdure.server.serving.guards import OPEN_PATHS
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, says
-from perdure.ui.routes import build_routes
+from perdure.ui.pages.routes import build_routes
 from tests.support.servers import BASE, MODEL
 
 KEY = "the server's own key, of some length"

@@ -17,7 +17,7 @@ from typing import Any
 from perdure.core.events import Event, RowsCut, RunCancelRequested, RunEnded, ViewCompacted, ViewFull
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run, RunKey, status_of
-from perdure.engine.run.log import open_calls_in
+from perdure.engine.log.run_log import open_calls_in
 from perdure.storage.database.row_format import iso
 from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation, check_resets

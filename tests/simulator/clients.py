@@ -15,8 +15,8 @@ from perdure.core.events import Delta, RunEnded, StepAbandoned
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.engine.approvals.answers import pending_calls
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import RunRequest
 from tests.simulator.commit_check import CommitCheck
 from tests.simulator.faults import Crash
 from tests.simulator.invariants import Violation

@@ -10,8 +10,8 @@ from perdure.core.events import Event, MessageAdded, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation
 from tests.support.observer import Observer

@@ -10,7 +10,7 @@ from functools import reduce
 from itertools import groupby
 from operator import add
 
-from perdure.context.request.assemble import assemble, check_legal, digest_of
+from perdure.context.sections.assemble import assemble, check_legal, digest_of
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.errors import IllegalLog
@@ -20,7 +20,7 @@ from perdure.core.messages import Message, MessageFilter, ToolCall
 from perdure.core.passages import CAPTURED
 from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.text.words import parse_query, stems
-from perdure.engine.run.log import open_calls_in
+from perdure.engine.log.run_log import open_calls_in
 from perdure.engine.run.request import load_view
 from perdure.storage.full_text.index import CLAUSE_ROWS
 from perdure.storage.tx import Tx

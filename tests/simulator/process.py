@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.hooks import Hook, HookInfo, HookPayload, Verdict
 from perdure.core.models import NO_TRAITS, Model, ModelTraits
 from perdure.core.ports import CallContext, EmbedPurpose
-from perdure.engine.hooks.bus import Hooks
+from perdure.engine.hooks import Hooks
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from perdure.engine.run.log import Progress, run_log_of
+from perdure.engine.log.run_log import Progress, run_log_of
 from perdure.storage.tx import Tx
 from perdure.testing.inline_store import FaultPoint, InlineStore
 from tests.simulator.audit import Audit, Facts

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.context.request.assemble import digest_of
+from perdure.context.sections.assemble import digest_of
 from perdure.core.messages import Message, Part, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
-from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
+from perdure.core.specs import Tool, ToolOutcome, ToolSpec
 
 MODEL = "simulated/planned"
 

@@ -11,8 +11,8 @@ import pytest
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, StoreClosed
-from perdure.storage.database import sqlite
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores import sqlite
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts

@@ -14,8 +14,8 @@ from perdure.core.errors import StoreDamaged
 from perdure.core.messages import Text
 from perdure.core.vectors import Fault
 from perdure.storage.database.row_format import ChecksumColumns
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS

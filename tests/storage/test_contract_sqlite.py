@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract

@@ -14,7 +14,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId
 from perdure.features.copies.moves import migrate_db
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 from tests.support.filled_store import filled_store, table_names, value
 from tests.support.postgres_server import address_of_a_new_schema
 

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import FAMILIES, LOCAL, REFERENCE, citus_statements, distributed, preparation
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.testing import ScriptedModel, SequentialIds, calls, says
 from perdure.testing.clock import START
 from tests.support.partitions import PARTS, Recording, parts_read, record, split_tables

@@ -11,11 +11,11 @@ import pytest
 
 from perdure.core.errors import StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database.base import Database
-from perdure.storage.database.postgres import PostgresStore
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
+from perdure.storage.stores.postgres_store import PostgresStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts, match_messages
 from tests.support.postgres_server import address_of_a_new_schema, run_sql

@@ -12,15 +12,15 @@ import pytest
 from perdure.core.agents import IdentityFilter
 from perdure.core.passages import PassageFilter
 from perdure.core.text.words import index_words
-from perdure.features.files.tables.folders import Folders
-from perdure.storage.database.postgres import PostgresStore
+from perdure.features.files.folder_tables import Folders
 from perdure.storage.database.row_format import dump, load, restore
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.index import tag_labels
 from perdure.storage.migrations import MIGRATIONS
 from perdure.storage.migrations.m0086_one_form_of_keys import PLACES
 from perdure.storage.store import Store
+from perdure.storage.stores.postgres_store import PostgresStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tx import Tx

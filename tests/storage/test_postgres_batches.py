@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import AlreadyExists, StoreError
-from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.support.postgres_server import address_of_an_empty_store

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import StoreUnavailable
-from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract

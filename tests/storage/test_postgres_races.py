@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, RunId
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset_captured
 from perdure.engine.ports import EngineSettings, UnitInputs
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import accept
-from perdure.engine.run.run_request import RunRequest
 from perdure.providers.registry import ModelRegistry
-from perdure.storage.database import postgres
-from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.postgres_database import PostgresDatabase
 from perdure.storage.database.row_format import Row
 from perdure.storage.store import Store
+from perdure.storage.stores import postgres_store as postgres
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from perdure.core.errors import AlreadyExists, StoreBusy
-from perdure.storage.database import postgres
-from perdure.storage.database.postgres import PostgresStore
-from perdure.storage.open import open_store
+from perdure.storage.stores import postgres_store as postgres
+from perdure.storage.stores.open import open_store
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.support.two_apps import STORES, address_of

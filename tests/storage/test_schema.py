@@ -12,8 +12,8 @@ import pytest
 from perdure.storage.database.base import Database
 from perdure.storage.database.postgres_database import PostgresDatabase
 from perdure.storage.database.row_format import iso
-from perdure.storage.database.sqlite import SqliteDatabase
 from perdure.storage.migrations import MIGRATIONS, RECORD, migrate, run_steps
+from perdure.storage.stores.sqlite import SqliteDatabase
 from perdure.testing.clock import START
 from scripts.write_schema import build_schemas
 from tests.support.postgres_server import address_of_a_new_schema, run_sql

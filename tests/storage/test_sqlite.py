@@ -23,9 +23,9 @@ from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClos
 from perdure.core.ids import AgentId, ConversationId, FileId, MessageId, id_in_run
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
-from perdure.features.files.tables.files import Files
-from perdure.storage.database import sqlite
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.features.files.file_tables import Files
+from perdure.storage.stores import sqlite
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
 from tests.contracts.base import ADA, Contract, list_texts, match_messages
@@ -67,7 +67,7 @@ WRITER = """
     import asyncio, sys
     from pathlib import Path
     from perdure.core.ids import AgentId
-    from perdure.storage.database.sqlite_store import SqliteStore
+    from perdure.storage.stores.sqlite_store import SqliteStore
     from perdure.testing.clock import START, SequentialIds
     from tests.contracts.base import Contract
 
@@ -120,7 +120,7 @@ async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
 OPENER = """
     import asyncio, sys
     from pathlib import Path
-    from perdure.storage.database.sqlite_store import SqliteStore
+    from perdure.storage.stores.sqlite_store import SqliteStore
     from perdure.testing.clock import START
 
     async def main(path):
@@ -204,7 +204,7 @@ UNPRIVILEGED = """
     import asyncio, os, sys
     from pathlib import Path
     from perdure.core.errors import StoreError
-    from perdure.storage.database.sqlite_store import SqliteStore
+    from perdure.storage.stores.sqlite_store import SqliteStore
     from perdure.testing.clock import START
     from tests.contracts.base import Contract
 
@@ -635,7 +635,7 @@ async def test_who_waits_for_a_file_to_be_written_anew_hears_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In MB of the log, up to the size of the file."""
-    monkeypatch.setattr("perdure.storage.database.sqlite_store.SCRUB_LOOK_S", 0.001)
+    monkeypatch.setattr("perdure.storage.stores.sqlite_store.SCRUB_LOOK_S", 0.001)
     seen: list[tuple[int, int]] = []
     store = SqliteStore.open(tmp_path / "big.db", at=START)
     await store.write(lambda tx: tx.of(Files).put_bytes(FileId("file-1"), 0, bytes(8 << 20), at=START))

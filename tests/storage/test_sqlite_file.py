@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.errors import NotAStore, StoreDamaged
 from perdure.storage.database import sqlite_file
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts
 

@@ -15,11 +15,11 @@ import pytest
 from perdure.core.errors import StoreBusy, StoreTooNew
 from perdure.core.ids import AgentId
 from perdure.storage.database.base import Database
-from perdure.storage.database.postgres import PostgresStore
-from perdure.storage.database.postgres_upgrade import upgrade
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from perdure.storage.store import Store
+from perdure.storage.stores.postgres_store import PostgresStore
+from perdure.storage.stores.postgres_upgrade import upgrade
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts

@@ -11,9 +11,9 @@ import pytest
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.vectors import Fault
-from perdure.storage.database.postgres import PostgresStore
-from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
+from perdure.storage.stores.postgres_store import PostgresStore
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, match_messages, match_passages

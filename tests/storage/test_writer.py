@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreBusy, StoreClosed
-from perdure.storage.database import sqlite
-from perdure.storage.database.sqlite_store import SqliteStore
+from perdure.storage.stores import sqlite
+from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts

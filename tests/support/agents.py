@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.context.retrieval.expand import Budget
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.expand import Budget
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
 from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
+from perdure.core.specs import ToolOutcome
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.calls import MemoryCall

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage

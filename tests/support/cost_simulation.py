@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.sections.stubs import row_tokens
 from perdure.context.window.budget import Certificate, Segment
 from perdure.context.window.leaves import (
     COLD_AFTER,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.storage.database import sqlite, sqlite_store
 from perdure.storage.migrations import MIGRATIONS, Migration
+from perdure.storage.stores import sqlite, sqlite_store
 from perdure.testing import inline_store
 from perdure.testing.clock import START
 

@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 from perdure.features.copies.split import split_store
-from perdure.storage.database import postgres, postgres_database
+from perdure.storage.database import postgres_database
+from perdure.storage.stores import postgres_store as postgres
 
 PARTS = 8
 """More than the keys that one statement of a small test names."""

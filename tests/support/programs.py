@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from perdure import AsyncPerdure
 from perdure.cli.app import app
-from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
+from perdure.cli.session.session import Session
 from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings

@@ -7,7 +7,7 @@ import json
 import warnings
 from typing import Any
 
-from perdure.context.window.tokens import IMAGE_TOKENS
+from perdure.context.sections.tokens import IMAGE_TOKENS
 from perdure.core.messages import CompactionNote, Image, Part, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelRequest
 

@@ -14,12 +14,12 @@ import httpx
 from letta_client import AsyncLetta
 
 from perdure import AsyncPerdure, Model
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
-from perdure.server.serve import serve
+from perdure.server.serving.app import create_app
+from perdure.server.serving.serve import serve
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui.routes import build_routes, refused_page
+from perdure.ui.pages.routes import build_routes, refused_page
 from tests.server.documented import documented
 
 MODEL = "test/scripted"

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from perdure.storage.open import open_store
 from perdure.storage.store import Store
+from perdure.storage.stores.open import open_store
 from perdure.testing.clock import START
 
 POSTGRES = os.environ.get("PERDURE_TEST_STORE") == "postgres"

@@ -19,7 +19,7 @@ from perdure.cli.commands.doctor import hooks_check
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.engine.hooks.bus import HookOutcome, Hooks
+from perdure.engine.hooks import HookOutcome, Hooks
 from perdure.settings import Settings
 from perdure.toolbox.hooks.commands import command_hooks
 from tests.support.loops import new_loop

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
+from perdure.core.specs import Tool, ToolOutcome, ToolSpec
 from perdure.core.tools.engine_specs import BUILTIN_TOOL_SPECS
 from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
-from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.features.files.converters.convert import convert_file
 from perdure.toolbox.builtin.toolbox import NO_TOOLS_IN_CODE, Builtins, WebSettings
 

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 
 from perdure import AsyncPerdure
-from perdure.engine.context_engines.calls import EngineFactory
-from perdure.server.app import create_app
+from perdure.engine.context_engines import EngineFactory
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
-from perdure.ui.routes import build_routes, refused_page
+from perdure.ui.pages.routes import build_routes, refused_page
 
 MODEL = "test/scripted"
 BASE = "http://127.0.0.1:8283"

@@ -13,7 +13,7 @@ from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.models import ModelProvider
 from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import graph_of_agent
-from perdure.features.facts.values import FACT_STATES
+from perdure.features.facts.values.facts import FACT_STATES
 from perdure.features.mcp.units import register_server, sync_tools
 from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.storage.tx import Tx

@@ -15,7 +15,7 @@ from perdure.core.access.values import LOCAL, AuditFilter, Limits
 from perdure.library.access import Access
 from perdure.server.config import ServerConfig
 from perdure.server.routes.health import VERSION
-from perdure.ui.routes import PAGES as MODULES
+from perdure.ui.pages.routes import PAGES as MODULES
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.test_browser import chromium, open_dashboard

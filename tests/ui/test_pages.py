@@ -17,7 +17,7 @@ from perdure.core.text.reprs import plural
 from perdure.library.access import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
-from perdure.ui.routes import PAGES
+from perdure.ui.pages.routes import PAGES
 from tests.ui.browser import BASE, dashboard, tags_of, text_of
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"

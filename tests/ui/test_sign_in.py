@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from perdure.core.access.values import LOCAL
 from perdure.library.access import Access
 from perdure.server.access.keys import KeyRing
+from perdure.server.access.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, Sessions, make_token
 from perdure.server.config import ServerConfig
-from perdure.server.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, Sessions, make_token
 from perdure.storage.cipher import AesCipher
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 from tests.ui.browser import FORM, dashboard

@@ -16,7 +16,7 @@ from typing import Any
 
 from letta_client import APIStatusError
 
-from perdure.server.errors import NOT_IMPLEMENTED
+from perdure.server.wire.errors import NOT_IMPLEMENTED
 from tests.wire.arguments import TABLE, arguments_of
 from tests.wire.clients import NEWEST
 from tests.wire.sdk import VERSION, CheckingAsyncLetta, CheckingLetta, known_arguments, method_of, operations

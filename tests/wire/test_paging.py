@@ -12,9 +12,9 @@ from typing import Any, Literal
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.core.limits import DEFAULT_LIMITS
+from perdure.core.incoming.limits import DEFAULT_LIMITS
 from perdure.core.messages import HISTORY_KINDS, Message
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.storage.tx import Tx
 from perdure.testing import calls, thinks
 from tests.server.routed import BASE, Routed, new_agent, routed

@@ -17,8 +17,8 @@ import httpx
 from perdure import AsyncPerdure
 from perdure.core.messages import text_of
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls, fails, says, thinks
 

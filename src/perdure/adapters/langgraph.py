@@ -10,9 +10,9 @@ from typing import Any
 
 from perdure import NewPassage
 from perdure.adapters.opening import Closing, OwnStore
-from perdure.library.archives import AsyncArchive
-from perdure.library.checks import Page, name_form
-from perdure.library.passages import passage_filter
+from perdure.library.memory.archives import AsyncArchive
+from perdure.library.memory.passages import passage_filter
+from perdure.library.parts.checks import Page, name_form
 
 try:
     from langgraph.store import base

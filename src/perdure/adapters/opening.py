@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from perdure.library.parts.portal import Portal
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.portal import Portal
 
 P = ParamSpec("P")
 T = TypeVar("T")

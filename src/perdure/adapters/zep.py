@@ -18,7 +18,7 @@ from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.features.facts.episodes import NewEpisode
 from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.views import local, zone
-from perdure.library.checks import in_name_form, name_form
+from perdure.library.parts.checks import in_name_form, name_form
 
 LAST_MESSAGES = 10
 QUERY_MESSAGES = 4

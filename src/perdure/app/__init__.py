@@ -36,21 +36,21 @@ from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing, ToolError
 from perdure.core.features import Point, find_features
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
+from perdure.core.incoming.addresses import is_postgres
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
+from perdure.core.specs import ToolFilter, ToolInputs, ToolSpec
 from perdure.core.telemetry.port import ModelNames, Telemetry
-from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
-from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.tools.environment import load_inputs
+from perdure.domain.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
-from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
-from perdure.engine.hooks.bus import Hooks
+from perdure.engine.context_engines import ContextEngines, EngineCalls, EngineFactory
+from perdure.engine.hooks import Hooks
 from perdure.engine.ports import Ports, SystemClock
-from perdure.engine.run.leases import process_owner
+from perdure.engine.records.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
@@ -75,16 +75,18 @@ from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
 from perdure.storage.object_store import open_object_store as open_object_store
-from perdure.storage.open import accept_loss as accept_loss
-from perdure.storage.open import find_damage as find_damage
-from perdure.storage.open import find_refusal as find_refusal
-from perdure.storage.open import open_store as open_store
-from perdure.storage.open import schema_version as schema_version
-from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
+from perdure.storage.stores.open import accept_loss as accept_loss
+from perdure.storage.stores.open import find_damage as find_damage
+from perdure.storage.stores.open import find_refusal as find_refusal
+from perdure.storage.stores.open import open_store as open_store
+from perdure.storage.stores.open import schema_version as schema_version
+from perdure.storage.stores.open import store_error as store_error
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.storage.tx import Tx
 from perdure.telemetry.listeners import Listeners, reported_embedder
+from perdure.toolbox.builtin.provider_guard import Reports
+from perdure.toolbox.builtin.provider_guard import place_provider as place_provider
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
@@ -92,8 +94,6 @@ from perdure.toolbox.functions import Toolboxes
 from perdure.toolbox.functions import tool as tool
 from perdure.toolbox.hooks.commands import function_hooks
 from perdure.toolbox.hooks.commands import hook as hook
-from perdure.toolbox.provider_guard import Reports
-from perdure.toolbox.provider_guard import place_provider as place_provider
 
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())

@@ -20,7 +20,7 @@ from perdure.providers.registry import ModelRegistry
 from perdure.providers.traits import LearnedTraits
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
-from perdure.toolbox.provider_guard import ProviderGuard
+from perdure.toolbox.builtin.provider_guard import ProviderGuard
 
 log = logging.getLogger(__name__)
 

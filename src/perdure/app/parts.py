@@ -9,12 +9,12 @@ import asyncio
 import os
 from pathlib import Path
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.access.values import Limits as Budget
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import Hook
+from perdure.core.incoming.addresses import is_postgres
 from perdure.core.ports import TokenCounter
-from perdure.core.text.addresses import is_postgres
 from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from perdure.cli.commands.run import LAST_AGENT, NewProfile, Verb, flag, option, run_and_exit
 from perdure.cli.root import Root
-from perdure.cli.run import LAST_AGENT, NewProfile, Verb, flag, option, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from perdure.cli.run import group_of, store_option
+from perdure.cli.commands.run import group_of, store_option
 from perdure.core.features import find_features
 
 VERBS: Mapping[str, tuple[str, str]] = {

@@ -11,14 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.context.chat import ChatSummary, Window, assemble, plan
+    from perdure.context.engines.chat import ChatSummary, Window, assemble, plan
     from perdure.features.compression.compress import compress, decode
     from perdure.features.compression.lookup import expand
     from perdure.features.compression.pipeline import LEVELS, Level
     from perdure.features.compression.shorten import Compressed
 
 _HOMES = {
-    "context.chat": ("ChatSummary", "Window", "assemble", "plan"),
+    "context.engines.chat": ("ChatSummary", "Window", "assemble", "plan"),
     "features.compression.compress": ("compress", "decode"),
     "features.compression.lookup": ("expand",),
     "features.compression.pipeline": ("LEVELS", "Level"),

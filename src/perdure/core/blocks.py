@@ -21,7 +21,7 @@ from perdure.core.errors import (
     TextNotFound,
 )
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, OrgId, RunId
-from perdure.core.provenance.sources import TrustLabel, WriteSource, least_trusted
+from perdure.core.sources import TrustLabel, WriteSource, least_trusted
 from perdure.core.text.forms import in_name_form, name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags

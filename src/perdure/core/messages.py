@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, AgentId, GraphId, MessageId, RunId, StepId
-from perdure.core.provenance.sources import Source
+from perdure.core.loops import HEARTBEAT, THINKING, split_arguments
+from perdure.core.sources import Source
 from perdure.core.text.json_strings import compact_json, read_string
 from perdure.core.text.reprs import short_repr
-from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from perdure.core.features import ArchiveUse
 from perdure.core.ids import ArchiveId, OrgId, PassageId
-from perdure.core.provenance.sources import WriteSource
+from perdure.core.sources import WriteSource
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_chec
 
 from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, OrgId, RunId
-from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.core.specs import Tool, ToolOutcome
 
 if TYPE_CHECKING:
     import numpy as np

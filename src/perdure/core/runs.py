@@ -405,7 +405,7 @@ class Recipe:
 
     Args:
         stubs: row number -> characters, of rows that are shown in part.
-        digest: of the request's canonical form (`context.request.assemble.digest_of`); empty where none was recorded.
+        digest: of the request's canonical form (`context.sections.assemble.digest_of`); empty where none was recorded.
         tokens: the upper estimate of the whole request, not corrected.
         overcount: by how much the estimate is too high, from the provider's count of an earlier request; negative if it
             is too low. `tokens - overcount` was certified to fit.

@@ -15,9 +15,9 @@ from perdure.core.ids import ToolId
 from perdure.core.models import ModelProvider, seal_provider, unseal_provider
 from perdure.core.runs import Callback
 from perdure.core.secrets import ORGANISATION, Cipher, Secret
-from perdure.core.tools.spec import ToolFilter
+from perdure.core.specs import ToolFilter
+from perdure.domain.environment import reseal_environment
 from perdure.domain.secrets import open_callback, open_secret, open_variable, put_secret, seal_callback, seal_variable
-from perdure.domain.tools.environment import reseal_environment
 from perdure.storage.tx import Tx
 
 ROWS = 200

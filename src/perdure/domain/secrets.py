@@ -20,7 +20,7 @@ from perdure.core.secrets import (
     hide_secret,
     with_secret,
 )
-from perdure.core.tools.spec import ToolCode
+from perdure.core.specs import ToolCode
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10

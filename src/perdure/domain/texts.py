@@ -11,7 +11,7 @@ from perdure.core.features import Point, find_features
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key, Place
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.provenance.sources import MemoryWrite, Source
+from perdure.core.sources import MemoryWrite, Source
 from perdure.storage.tx import Tx
 
 TEXTS_DELETED: Point[[Tx, Sequence[str], datetime], None] = Point("texts_deleted")

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.limits import Limits
+from perdure.core.incoming.limits import Limits
 from perdure.core.text.reprs import describe_value
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, Model
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
+from perdure.engine.log.interrupts import to_the_end
+from perdure.engine.log.next_action import Finish
+from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import RunLog
-from perdure.engine.run.next_action import Finish
 from perdure.storage.tx import Tx
 
 MINUTE_S = 60

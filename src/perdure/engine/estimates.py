@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.context.request.assemble import View, tools_text
-from perdure.context.retrieval.stubs import apply_stubs, row_tokens
+from perdure.context.sections.assemble import View, tools_text
+from perdure.context.sections.stubs import apply_stubs, row_tokens
 from perdure.context.window.budget import reduce_overcount
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation

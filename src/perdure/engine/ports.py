@@ -8,25 +8,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.context.request.assemble import View
+from perdure.context.sections.assemble import View
 from perdure.core.access.values import Limits as Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
 from perdure.core.features import Point
 from perdure.core.ids import Ids
-from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
+from perdure.core.specs import ToolOutcome
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.profile import with_profile
-from perdure.engine.context_engines.calls import ContextEngines, EngineCalls
-from perdure.engine.hooks.bus import Hooks
+from perdure.engine.context_engines import ContextEngines, EngineCalls
+from perdure.engine.hooks import Hooks
+from perdure.engine.log.interrupts import Interrupt
+from perdure.engine.log.run_log import AutoRecalled, Line, NoPlan
 from perdure.engine.process import Drain, Signals, Views
-from perdure.engine.run.interrupts import Interrupt
-from perdure.engine.run.log import AutoRecalled, Line, NoPlan
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background
 from perdure.storage.store import Store

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
-from perdure.engine.run.log import Line, Progress, RequestParts, RunLog, open_calls_in
+from perdure.engine.log.run_log import Line, Progress, RequestParts, RunLog, open_calls_in
 from perdure.storage.store import Store
 
 VIEWS_MAX = 256

@@ -8,10 +8,11 @@ from perdure.app import App
 from perdure.core.agents import Agent as AgentInfo
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
-from perdure.library.agents import AllAgents, AsyncAgentRecord
-from perdure.library.archives import AsyncAgentArchives
-from perdure.library.blocks import AsyncAgentBlocks
+from perdure.library.agents.agents import AllAgents, AsyncAgentRecord
 from perdure.library.feature_parts import AsyncAgentFeatures
+from perdure.library.memory.archives import AsyncAgentArchives
+from perdure.library.memory.blocks import AsyncAgentBlocks
+from perdure.library.memory.passages import AsyncArchival
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.sending import AsyncSending
@@ -19,7 +20,6 @@ from perdure.library.messages.transcripts import AsyncTranscripts
 from perdure.library.origins.corrections import AsyncCorrections
 from perdure.library.origins.sources import AsyncSources
 from perdure.library.origins.why import AsyncWhy
-from perdure.library.passages import AsyncArchival
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
 from perdure.library.tools.secrets import AsyncSecrets

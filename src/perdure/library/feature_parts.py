@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.service import AsyncFacts
-    from perdure.features.facts.values import FactEvent, Profile
-    from perdure.features.files.service.folders import AsyncAgentFiles, AsyncFolders
+    from perdure.features.facts.values.facts import FactEvent, Profile
+    from perdure.features.files.folder_service import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
@@ -59,7 +59,7 @@ class AsyncStoreFeatures:
     @property
     def folders(self) -> AsyncFolders:
         """All folders of the store. Several agents may share one."""
-        from perdure.features.files.service.folders import AsyncFolders
+        from perdure.features.files.folder_service import AsyncFolders
 
         return AsyncFolders(self._app)
 
@@ -156,7 +156,7 @@ class AsyncAgentFeatures:
     @property
     def files(self) -> AsyncAgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
-        from perdure.features.files.service.folders import AsyncAgentFiles
+        from perdure.features.files.folder_service import AsyncAgentFiles
 
         return AsyncAgentFiles(self._app, self._agent_id)
 

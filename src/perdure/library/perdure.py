@@ -11,9 +11,9 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
+from perdure.core.incoming.addresses import check_store_address, is_postgres
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
-from perdure.core.text.addresses import check_store_address, is_postgres
 from perdure.core.text.reprs import short_repr
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.profile import PROFILE
@@ -21,16 +21,16 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent
-from perdure.library.agents import CompanionKind, SameName
-from perdure.library.archives import AsyncArchives
-from perdure.library.blocks import AsyncBlocks
-from perdure.library.checks import Page
+from perdure.library.agents.agents import CompanionKind, SameName
 from perdure.library.feature_parts import AsyncStoreFeatures
-from perdure.library.search import AsyncSearch, RecallOptions
+from perdure.library.memory.archives import AsyncArchives
+from perdure.library.memory.blocks import AsyncBlocks
+from perdure.library.memory.search import AsyncSearch, RecallOptions
+from perdure.library.parts.checks import Page
 from perdure.library.store import StoreParts
 from perdure.library.tools.secrets import AsyncSecrets
 from perdure.library.tools.tools import AsyncTools
-from perdure.search.hits import Recalled
+from perdure.search.ranking.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.request.assemble import assemble
+from perdure.context.sections.assemble import assemble
 from perdure.core.agents import Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge
 from perdure.core.ids import AgentId, MessageId
@@ -15,13 +15,13 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
+from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.ports import in_effect
-from perdure.engine.run.room import Preview, preview
-from perdure.engine.run.rows import engine_drafts
-from perdure.engine.run.run_request import NewMessage
+from perdure.engine.records.rows import engine_drafts
+from perdure.engine.records.run_request import NewMessage
 from perdure.library.messages.requests import fetch_images
-from perdure.library.parts import AsyncPart
-from perdure.library.providers import ModelHandles
+from perdure.library.parts.part import AsyncPart
+from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
 
 

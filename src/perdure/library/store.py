@@ -9,20 +9,20 @@ from __future__ import annotations
 from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.library.agent import AsyncAgentById
-from perdure.library.agents import AllAgents
-from perdure.library.archives import AsyncArchiveById
-from perdure.library.identities import AllIdentities
+from perdure.library.agents.agents import AllAgents
+from perdure.library.agents.identities import AllIdentities
+from perdure.library.memory.archives import AsyncArchiveById
+from perdure.library.memory.passages import AsyncPassages
+from perdure.library.memory.search import AsyncSearch
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.origins.why import AsyncWhy
-from perdure.library.passages import AsyncPassages
+from perdure.library.parts.providers import AllProviders, ModelHandles
 from perdure.library.prompts import Prompts
-from perdure.library.providers import AllProviders, ModelHandles
 from perdure.library.runs.jobs import Jobs
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
-from perdure.library.search import AsyncSearch
 from perdure.library.tools.secrets import SandboxVariables
 from perdure.library.transfer import Transfer
 from perdure.library.upkeep import StoreUpkeep

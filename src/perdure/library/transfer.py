@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.core.agent_copies import AgentCopy
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
-from perdure.domain.agents.copies import copy_agent, list_forgotten, restore_agent
-from perdure.domain.archives.transfer import (
+from perdure.domain.conversations.agent_copies import copy_agent, list_forgotten, restore_agent
+from perdure.domain.conversations.copy_values import AgentCopy
+from perdure.domain.conversations.transfer import (
     Header,
     archive_line,
     import_passages,
@@ -20,8 +20,8 @@ from perdure.domain.archives.transfer import (
     passage_line,
 )
 from perdure.domain.values import BATCH, batches
-from perdure.library.checks import outside
-from perdure.library.parts import AsyncPart
+from perdure.library.parts.checks import outside
+from perdure.library.parts.part import AsyncPart
 from perdure.storage.tx import Tx
 
 

@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
 from perdure.core.vectors import BlockCheckResult, Fault, Owner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.forgetting.erase import remove_traces
-from perdure.library.parts import AsyncPart
+from perdure.library.parts.part import AsyncPart
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

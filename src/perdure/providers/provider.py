@@ -121,7 +121,7 @@ class Endpoint:
             return name.partition("/")[0] in LARGE_HOSTS
         if not self.entry.is_large or self.local:
             return False
-        from perdure.providers.openai_chat.endpoint import is_openai  # with an HTTP client: slow
+        from perdure.providers.openai_endpoint import is_openai  # with an HTTP client: slow
 
         return self.entry.name != "openai" or is_openai(self.base_url)
 

@@ -7,6 +7,6 @@ gives back; `messages` and `passages` are the units of work, and need numpy, so 
 
 from __future__ import annotations
 
-from perdure.search.hits import Arm, Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.ranking.hits import Arm, Hits, MessageHit, PassageHit, SearchReport, Why
 
 __all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why"]

@@ -16,13 +16,13 @@ from perdure.core.ids import GraphId
 from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
-from perdure.search.history import History
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
-from perdure.search.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.history import History
+from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.storage.tx import Tx
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from perdure.core.passages import SEARCHED_STATES, Archive, PassageFilter, PassageTexts
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
-from perdure.search.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
-from perdure.search.query import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.ranking.weights import PASSAGES
 from perdure.storage.tx import Tx
 

@@ -21,12 +21,12 @@ from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
-from perdure.search.history import History
-from perdure.search.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranking
+from perdure.search.ranking.history import History
+from perdure.search.ranking.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.ranking.matching import clause_counts
 from perdure.storage.tx import Tx
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TypeVar
 
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.background.batches import Batches, Callbacks
 from perdure.storage.tables.background.queues import Queues
+from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
@@ -24,11 +24,11 @@ from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
-from perdure.storage.tables.provenance.sources import Sources
 from perdure.storage.tables.providers import Providers
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import Sandbox, Secrets
+from perdure.storage.tables.sources import Sources
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.table import Table
 from perdure.storage.tables.tools import Tools

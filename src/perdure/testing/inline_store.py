@@ -11,9 +11,9 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.storage.database.sqlite import Outcome, SqliteDatabase, backup, connect, run_unit, scrub, upgrade
 from perdure.storage.database.sqlite_errors import store_error
 from perdure.storage.store import Views
+from perdure.storage.stores.sqlite import Outcome, SqliteDatabase, backup, connect, run_unit, scrub, upgrade
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 

@@ -12,9 +12,9 @@ from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ConversationId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secrets import SecretMask
+from perdure.core.specs import BlockChange, Tool, ToolCode, ToolInputs, ToolOutcome, ToolSpec
 from perdure.core.text.reprs import attributes
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
-from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolInputs, ToolOutcome, ToolSpec
 
 TIMEOUT_S = 30.0
 """The time limit of a tool that sets none."""

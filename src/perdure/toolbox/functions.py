@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_type_hints, overload
 
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext, Toolbox
+from perdure.core.specs import Tool, ToolOutcome, ToolSpec
 from perdure.core.tools.schema import schema_of
-from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.toolbox.sandbox.inside.results import describe_error
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from perdure.core.errors import AddressRefused
-from perdure.core.text.addresses import is_allowed
+from perdure.core.incoming.addresses import is_allowed
 
 if TYPE_CHECKING:
     import httpx2

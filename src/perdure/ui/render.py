@@ -21,8 +21,8 @@ from perdure.core.ids import AgentId, is_id
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.errors import error_answer
-from perdure.server.http import library_of, principal_of
+from perdure.server.wire.errors import error_answer
+from perdure.server.wire.http import library_of, principal_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -13,8 +13,8 @@ from typing import Any
 
 from perdure import AsyncAgent, AsyncPerdure, tool
 from perdure.context.engines.port import ContextEngine
-from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.assemble import assemble, canonical, check_legal, digest_of
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.answers import ToolReturn
 from perdure.core.errors import ModelOverflow
 from perdure.core.events import EngineQuarantined, Event, ViewCompacted, ViewFull

@@ -13,7 +13,7 @@ from perdure.core.events import EngineQuarantined, PrefixRewritten, ViewFull
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import RunOptions
-from perdure.engine.run.run_request import RunRequest
+from perdure.engine.records.run_request import RunRequest
 from perdure.storage.tx import Tx
 from tests.engine.context_engines import stories
 from tests.engine.context_engines.stories import FILLER, MODEL, Stage, call, tell

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncPerdure, InvalidInput
 from perdure.context.engines import ContextEngine
 from perdure.context.engines.sliding_window import SlidingWindow
-from perdure.engine.context_engines import calls
+from perdure.engine import context_engines as calls
 from perdure.testing import InlineStore, ScriptedModel
 
 MODEL = "test/scripted"

@@ -12,13 +12,13 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput
 from perdure.core.messages import Text
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import own_copies, read_agent_file
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.values import FactFilter
-from perdure.server.errors import AgentFileInvalid
+from perdure.features.facts.values.facts import FactFilter
+from perdure.server.wire.errors import AgentFileInvalid
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL

@@ -12,7 +12,7 @@ from letta_client import APIStatusError
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
 from perdure.features.agent_files.messages import unpacked
-from perdure.features.files.service.folders import AsyncFolder
+from perdure.features.files.folder_service import AsyncFolder
 from perdure.library.tools.tools import AsyncTools
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.text.forms import match_form
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.facts.tables import Entities, Graphs
 from perdure.settings import Settings

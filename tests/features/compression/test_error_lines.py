@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context import compress
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from tests.support.error_outputs import ERROR_OUTPUTS, ERRORS
 from tests.support.strategies import effort
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context import compress, decode
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.features.compression.interest import tells_error
 from tests.support.strategies import effort
 

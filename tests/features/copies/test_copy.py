@@ -19,8 +19,8 @@ from perdure.features.copies import copier
 from perdure.features.copies.copier import CopyReport
 from perdure.features.copies.moves import Address, migrate_db, open_side
 from perdure.features.copies.shapes import MADE_ANEW, OF_THE_FILE
-from perdure.storage.open import open_store
 from perdure.storage.store import Store
+from perdure.storage.stores.open import open_store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.support.filled_store import NOT_FILLED, filled_store, table_names, table_rows

@@ -12,11 +12,11 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.features.copies import pages
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui.routes import build_routes
+from perdure.ui.pages.routes import build_routes
 from tests.ui.browser import BASE, FORM, MODEL, dashboard, tags_of, text_of
 
 

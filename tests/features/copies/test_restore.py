@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged, StoreTooNew
-from perdure.core.text.addresses import is_postgres
+from perdure.core.incoming.addresses import is_postgres
 from perdure.features.copies.moves import Address, migrate_db
 from perdure.features.copies.restore import RestoreReport, look_at_backup, restore
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract
@@ -108,7 +108,8 @@ def test_a_store_that_is_open_is_not_replaced(address: Address, tmp_path: Path) 
     backup = tmp_path / "backup.db"
     shutil.copyfile(filled_store(), backup)
     program = (
-        "import asyncio, sys\nfrom perdure.storage.open import open_store\nfrom perdure.testing.clock import START\n"
+        "import asyncio, sys\nfrom perdure.storage.stores.open import open_store\n"
+        "from perdure.testing.clock import START\n"
         "async def main():\n    store = await open_store(sys.argv[1], at=START)\n    print('open', flush=True)\n"
         "    sys.stdin.read()\n    await store.close()\nasyncio.run(main())\n"
     )

@@ -10,8 +10,8 @@ import pytest
 from perdure.core.errors import InvalidInput, StoreBusy
 from perdure.features.copies.moves import migrate_db, split
 from perdure.features.copies.restore import restore
-from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
+from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts
 from tests.storage.test_two_versions import NEWER

@@ -15,12 +15,12 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelUnreachable
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
-from perdure.features.facts.values import GraphCounts
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.values.facts import GraphCounts
 from perdure.library.agent import AsyncAgent
-from perdure.library.identities import IdentityFields
+from perdure.library.agents.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL, SlowSpeaker

@@ -23,7 +23,7 @@ from perdure.features.facts.units.graphs import (
     restore_fact,
     store_entities,
 )
-from perdure.features.facts.values import Fact, Graph
+from perdure.features.facts.values.facts import Fact, Graph
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says

@@ -12,7 +12,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelUnreachable
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.features.facts.test_background import Scribe, opened

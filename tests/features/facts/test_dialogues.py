@@ -19,7 +19,7 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.features.facts.values import FactHit
+from perdure.features.facts.values.facts import FactHit
 from perdure.settings import Settings
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
 from tests.support.library import MODEL

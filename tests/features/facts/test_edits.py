@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.tables import Episodes
-from perdure.features.facts.values import FACT_STATES
-from perdure.library.identities import IdentityFields
+from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.facts import FACT_STATES
+from perdure.library.agents.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.features.facts.test_background import Scribe, opened

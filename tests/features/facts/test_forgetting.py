@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, AsyncPerdure, FactHit, InvalidInput, Perdure, Settings
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.core.ids import FactId, GraphId
 from perdure.features.facts.fading.facts import duplicates, score
 from perdure.features.facts.fading.passes import ForgettingWork
-from perdure.features.facts.settings import Forgetting
-from perdure.features.facts.values import Fact
+from perdure.features.facts.values.facts import Fact
+from perdure.features.facts.values.settings import Forgetting
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
 from tests.support.library import open_sync

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure, MemoryOrigin, Passage, Settings
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.fading.passages import COMPARED_CHARS

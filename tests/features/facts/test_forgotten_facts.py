@@ -10,8 +10,8 @@ import pytest
 
 from perdure import Agent, Perdure
 from perdure.core.ids import EpisodeId, GraphId
-from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
-from perdure.domain.agents.copies import HeldRows
+from perdure.core.sources import MemoryWrite, Source, WriteSource
+from perdure.domain.conversations.agent_copies import HeldRows
 from perdure.features.facts.copies import copy_facts
 from perdure.features.facts.tables import Entities, Episodes, Graphs
 from perdure.storage.tx import Tx

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.worker import Extractions
+from perdure.features.facts.values.extraction import Batch, Extraction
 from perdure.testing import InlineStore
 from tests.features.facts.test_background import Scribe, opened, steps
 

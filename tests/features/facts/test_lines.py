@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.features.facts.tables import Graphs
 from perdure.features.facts.units.graphs import NewFact, add_facts
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel

@@ -15,12 +15,12 @@ from perdure import AsyncAgent
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelReplyInvalid, ModelUnreachable
 from perdure.core.ids import AgentId
-from perdure.engine.run.log import Line
+from perdure.engine.log.run_log import Line
 from perdure.engine.workers.background import LineWorker
-from perdure.features.facts.extraction.values import Batch, Extraction
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.tables import Entities
+from perdure.features.facts.values.extraction import Batch, Extraction
 from perdure.testing import InlineStore, calls, says
 from tests.features.facts.test_background import Scribe, opened, pause, said, settled, steps
 

@@ -15,8 +15,8 @@ from perdure.core.errors import ModelTimeout
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.features.facts.extraction.model_extractor import ModelExtractor, parse_extraction
-from perdure.features.facts.extraction.values import Batch, FactType, Schema, Turn
-from perdure.features.facts.values import Entity
+from perdure.features.facts.values.extraction import Batch, FactType, Schema, Turn
+from perdure.features.facts.values.facts import Entity
 from perdure.testing.scripted_model import ScriptedModel, says
 
 TURN = Turn(

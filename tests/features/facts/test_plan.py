@@ -11,8 +11,8 @@ import pytest
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
 from perdure.features.facts.extraction.plan import FACTS_MAX, plan_extraction
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.features.facts.values import Entity, Fact, FactRule
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.facts import Entity, Fact, FactRule
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 GRAPH = GraphId("graph-1")

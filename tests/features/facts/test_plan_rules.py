@@ -13,7 +13,7 @@ from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
 from perdure.features.facts.extraction.plan import Plan, plan_extraction
 from perdure.features.facts.extraction.times import parse_time
-from perdure.features.facts.extraction.values import (
+from perdure.features.facts.values.extraction import (
     Batch,
     ExtractedEntity,
     ExtractedFact,
@@ -22,7 +22,7 @@ from perdure.features.facts.extraction.values import (
     Schema,
     Turn,
 )
-from perdure.features.facts.values import Entity, Fact, FactRule
+from perdure.features.facts.values.facts import Entity, Fact, FactRule
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 GRAPH = GraphId("graph-1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.ids import AgentId
 from perdure.features.facts.tables import Entities, Episodes, Facts
-from perdure.features.facts.values import FactFilter, Graph
+from perdure.features.facts.values.facts import FactFilter, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, Contract

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.domain.provenance.context import context_sources
 from perdure.features.facts.tables import Graphs
-from perdure.features.facts.values import Fact
+from perdure.features.facts.values.facts import Fact
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says

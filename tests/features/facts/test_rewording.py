@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.core.errors import ModelUnreachable
-from perdure.features.facts.extraction.values import Batch, Extraction
+from perdure.features.facts.values.extraction import Batch, Extraction
 from tests.features.facts.test_background import Scribe, opened
 from tests.features.facts.test_decisions import Reviser, texts
 

@@ -13,7 +13,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.features.facts.extraction.values import Batch, Extraction
+from perdure.features.facts.values.extraction import Batch, Extraction
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.features.facts.test_background import Scribe, opened

@@ -15,7 +15,7 @@ from perdure import AsyncAgent, AsyncPerdure, FactHit, Hits
 from perdure.core.ids import FactId
 from perdure.features.facts.search.columns import FAR, FactColumns, load_fact_columns
 from perdure.features.facts.tables import Facts, Graphs
-from perdure.features.facts.values import Fact, FactFilter
+from perdure.features.facts.values.facts import Fact, FactFilter
 from perdure.settings import Settings
 from perdure.testing import FakeClock
 

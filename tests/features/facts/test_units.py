@@ -17,7 +17,7 @@ from perdure.features.facts.units.graphs import (
     delete_facts,
     restore_fact,
 )
-from perdure.features.facts.values import Fact, Graph
+from perdure.features.facts.values.facts import Fact, Graph
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, LATER, Contract

@@ -21,9 +21,9 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.text.zones import local
 from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.extraction.plan import PlannedFact, plan_extraction
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
 from perdure.features.facts.units.context import fact_line
-from perdure.features.facts.values import Fact
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.facts import Fact
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.features.facts.test_plan_rules import ADA, TURIN, known_fact

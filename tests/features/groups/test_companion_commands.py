@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
+from perdure.cli.session.session import Session
 from perdure.testing import calls, says
 from tests.support.library import open_sync
 from tests.support.programs import open_chat, run_inside

@@ -19,7 +19,7 @@ from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import GroupRequest, accept_turn, claim_turn, reset_group, update_group
 from perdure.features.groups.values import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
 from perdure.features.groups.work_tables import GroupTurns
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says

@@ -13,10 +13,10 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.features.local.pages import served_by
-from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.serving.app import create_app
 from perdure.settings import Settings
-from perdure.ui.routes import build_routes
+from perdure.ui.pages.routes import build_routes
 from tests.features.local.conftest import list_one_model
 from tests.support.model_files import file_server, gguf
 from tests.ui.browser import BASE, FORM, text_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.ids import DEFAULT_ORG, McpServerId
-from perdure.core.tools.spec import ToolSpec
+from perdure.core.specs import ToolSpec
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import approve_tools, sync_tools
 from perdure.features.mcp.values import Definition, McpServer, ToolListing

@@ -29,7 +29,7 @@ from perdure import (
 )
 from perdure.core.messages import Text
 from perdure.core.tools.rules import RequiresApproval
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.schedules import worker as worker_module
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says

@@ -10,7 +10,7 @@ from letta_client.types.agents.schedule_retrieve_response import ScheduleRetriev
 
 from perdure.core.ids import AgentId
 from perdure.core.messages import Text
-from perdure.engine.run.run_request import NewMessage
+from perdure.engine.records.run_request import NewMessage
 from perdure.features.schedules.units import NewSchedule
 from tests.server.routed import Routed, new_agent, routed
 

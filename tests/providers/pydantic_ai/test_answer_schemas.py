@@ -11,7 +11,7 @@ import pytest
 from perdure.core.errors import ModelError
 from perdure.core.models import ModelRequest
 from perdure.features.facts.extraction.model_extractor import answer_schema
-from perdure.features.facts.extraction.values import Batch, FactType, Schema
+from perdure.features.facts.values.extraction import Batch, FactType, Schema
 from perdure.providers.pydantic_ai.model import DirectModel
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking
 from tests.providers.pydantic_ai.test_requests import ANSWERS, ANTHROPIC, GOOGLE, OPENAI, wire

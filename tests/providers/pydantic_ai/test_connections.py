@@ -12,7 +12,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.providers.pydantic_ai.model import DirectModel
-from perdure.toolbox.provider_guard import ProviderGuard
+from perdure.toolbox.builtin.provider_guard import ProviderGuard
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking, sse
 from tests.support.http_payloads import Payload, PayloadServer
 from tests.toolbox.names import Names

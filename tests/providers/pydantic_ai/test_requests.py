@@ -12,7 +12,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.features.facts.extraction.model_extractor import answer_schema
-from perdure.features.facts.extraction.values import Batch
+from perdure.features.facts.values.extraction import Batch
 from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.packing.text import excerpt, terms_of
 from tests.support.strategies import any_text, effort, sentences

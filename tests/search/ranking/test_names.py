@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.query import names_in, without_names
+from perdure.search.ranking.query import names_in, without_names
 from tests.support.strategies import any_text, effort
 
 NAMES = ("Ann", "Will", "José Martí", "José Luis", "李雷")

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from perdure import Fact, InvalidInput
-from perdure.library.checks import name_form
+from perdure.library.parts.checks import name_form
 
 IDS = ("user_id", "agent_id", "run_id")
 METADATA = "metadata"

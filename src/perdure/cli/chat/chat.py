@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
-from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
-from perdure.cli.chat.source import Source, StdinLines
 from perdure.cli.commands.agents import conversation_named, show_last_turns
-from perdure.cli.needs import NO_AGENT
-from perdure.cli.work import has_store, standard_view
+from perdure.cli.session.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
+from perdure.cli.session.needs import NO_AGENT
+from perdure.cli.session.session import WAITING, Session
+from perdure.cli.session.source import Source, StdinLines
+from perdure.cli.session.work import has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
-from perdure.core.text.addresses import without_password
+from perdure.core.incoming.addresses import without_password
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -58,7 +58,7 @@ async def chat(
                 view.note(f"The model {model_name} is not available here: there are {known_models(perdure.models)}.")
             source: Source = StdinLines()
             if interactive:
-                from perdure.cli.chat.prompt import PromptLines
+                from perdure.cli.session.prompt import PromptLines
 
                 source = PromptLines(settings.folder, command_help(), view.hint)
             session = Session(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from perdure.cli.chat.agent_choice import context_command, known_models, model_row, set_model
-from perdure.cli.chat.session import Session
 from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits
+from perdure.cli.session.agent_choice import context_command, known_models, model_row, set_model
+from perdure.cli.session.session import Session
 from perdure.cli.views.context import context_view
 from perdure.cli.views.hits import Searching, search_more
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
-from perdure.cli.needs import NO_AGENT
-from perdure.cli.run import Agent, LastAgent, NewProfile, Yes, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, LastAgent, NewProfile, Yes, argument, command, flag, for_work, option
+from perdure.cli.session.needs import NO_AGENT
 
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli import work
-    from perdure.cli.chat.agent_choice import (
+    from perdure.cli.session import work
+    from perdure.cli.session.agent_choice import (
         chat_command,
         check_first_model,
         last_conversation,
@@ -39,8 +39,8 @@ if for_work(__name__):
     from perdure.core.ids import ConversationId, is_id
     from perdure.domain.conversations.importing import ImportedMessage, imported_message
     from perdure.library.agent import AsyncAgent
-    from perdure.library.checks import LIMIT_MAX
     from perdure.library.messages.transcripts import TranscriptEntry
+    from perdure.library.parts.checks import LIMIT_MAX
     from perdure.library.perdure import AsyncPerdure
     from perdure.settings import Settings
 

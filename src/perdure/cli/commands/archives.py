@@ -10,15 +10,15 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
-from perdure.cli.needs import NO_STORE
-from perdure.cli.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.commands.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.session.needs import NO_STORE
 
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli import work
-    from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.agents import skipped_text
+    from perdure.cli.session import work
+    from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.views.hits import MoreHits, Searching, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
@@ -36,12 +36,12 @@ if for_work(__name__):
     from perdure.core.errors import InvalidInput
     from perdure.core.ids import ArchiveId, PassageId
     from perdure.core.passages import PASSAGE_STATES, Archive, Passage, PassageState
-    from perdure.library.checks import Page
-    from perdure.library.passages import passage_filter
+    from perdure.library.memory.passages import passage_filter
+    from perdure.library.parts.checks import Page
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.transfer import check_lines
-    from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
-    from perdure.search.query import parse_time
+    from perdure.search.ranking.hits import Hits, MessageHit, PassageHit, SearchReport, Why
+    from perdure.search.ranking.query import parse_time
 
 ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from perdure.cli.run import command, for_work
+from perdure.cli.commands.run import command, for_work
 
 if for_work(__name__):
     import asyncio
@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.cli.views.view import View, plural, price, visible
     from perdure.core.errors import InvalidInput, PerdureError
     from perdure.core.hooks import HOOK_POINTS, Hook
-    from perdure.core.tools.pip_line import pip_line
+    from perdure.core.text.pip_line import pip_line
     from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, is_small
     from perdure.settings import Settings
 

@@ -9,24 +9,24 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
-from perdure.cli.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
     from rich.padding import Padding
     from rich.text import Text
 
-    from perdure.cli.chat.agent_choice import chat_command, shell_word
-    from perdure.cli.chat.render import diff_view
+    from perdure.cli.session.agent_choice import chat_command, shell_word
+    from perdure.cli.session.work import confirm, get_agent, progress_bar
     from perdure.cli.views.json import block_shape, fields, version_shape
     from perdure.cli.views.origins import origin_view
+    from perdure.cli.views.render import diff_view
     from perdure.cli.views.text import blocks_view, versions_view
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-    from perdure.cli.work import confirm, get_agent, progress_bar
     from perdure.core.blocks import Block
     from perdure.core.errors import NotFound
     from perdure.core.forgetting.values import PLACE_NAMES, ForgetPreview, ForgetResult, UndoResult
-    from perdure.core.provenance.sources import RevertResult, WriteText
+    from perdure.core.sources import RevertResult, WriteText
     from perdure.library.agent import AsyncAgent
     from perdure.library.origins.sources import revert_shape, source_shape, write_shape
     from perdure.library.origins.values import Origin, origin_shape
@@ -260,7 +260,7 @@ async def forget(
     with progress_bar() as progress:
         result = await agent.forget(text, erase=erase, progress=progress)
     if erase:
-        from perdure.cli.chat.prompt import drop_typed  # it loads slowly
+        from perdure.cli.session.prompt import drop_typed  # it loads slowly
 
         drop_typed(perdure.app.settings.folder, preview.text)
     view.show(forget_shape(agent, preview, result), *forget_view(result))

@@ -9,27 +9,27 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from perdure.cli.needs import NO_AGENT
-from perdure.cli.run import Agent, Limit, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, Limit, argument, command, flag, for_work, option
+from perdure.cli.session.needs import NO_AGENT
 
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.chat.agent_choice import chat_command, context_command
-    from perdure.cli.chat.session import Session
-    from perdure.cli.chat.source import StdinLines
     from perdure.cli.commands.agents import conversation_named
+    from perdure.cli.session.agent_choice import chat_command, context_command
+    from perdure.cli.session.session import Session
+    from perdure.cli.session.source import StdinLines
+    from perdure.cli.session.work import get_agent, read_object, read_text
     from perdure.cli.views.context import cost, steps_view
     from perdure.cli.views.json import fields, message_shape, step_shape
     from perdure.cli.views.text import pending_shape, pending_text, transcript_view
     from perdure.cli.views.view import View, local_time, new_table, visible
-    from perdure.cli.work import get_agent, read_object, read_text
     from perdure.core.answers import PendingCall
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, MessageId, RunId
     from perdure.core.runs import Run, RunFilter, Usage
-    from perdure.library.checks import Page
     from perdure.library.messages.transcripts import TranscriptEntry
+    from perdure.library.parts.checks import Page
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.runs.replays import Answer
 

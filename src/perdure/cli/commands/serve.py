@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.run import command, flag, for_work, option
+from perdure.cli.commands.run import command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
     import webbrowser
 
     from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
-    from perdure.cli.chat.agent_choice import choose_model, with_help
-    from perdure.cli.chat.terminal import standard_streams
+    from perdure.cli.session.agent_choice import choose_model, with_help
+    from perdure.cli.views.terminal import standard_streams
     from perdure.cli.views.text import TextView
     from perdure.cli.views.view import View, visible
     from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
-    from perdure.core.text.addresses import without_password
+    from perdure.core.incoming.addresses import without_password
     from perdure.engine.ports import SystemClock
     from perdure.library.perdure import AsyncPerdure
     from perdure.scratch import scratch_folder
+    from perdure.server.access.session import make_token
     from perdure.server.config import ServerConfig
     from perdure.server.log import log_to
-    from perdure.server.session import make_token
-    from perdure.server.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
+    from perdure.server.serving.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
     from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def _fast_loop() -> Any:
-    from perdure.server.serve import loop_factory
+    from perdure.server.serving.serve import loop_factory
 
     return loop_factory()
 
@@ -142,7 +142,7 @@ def share_of(config: ServerConfig) -> ServerConfig:
 
 async def _supervise(config: ServerConfig, view: TextView) -> None:
     """Serve in several processes until a signal comes. Raises: PerdureError."""
-    from perdure.server.serve import address_of, bind
+    from perdure.server.serving.serve import address_of, bind
 
     listener = bind(config)
     port, url = listener.getsockname()[1], address_of(listener)
@@ -187,8 +187,8 @@ def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: 
 
 async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: WorkerLine | None = None) -> None:
     """Open the store and serve until a signal comes. `files`: as a worker. Raises: PerdureError."""
-    from perdure.server.serve import serve as run_server
-    from perdure.ui.routes import build_routes, refused_page
+    from perdure.server.serving.serve import serve as run_server
+    from perdure.ui.pages.routes import build_routes, refused_page
 
     settings = Settings.from_environment()
     if files is None:

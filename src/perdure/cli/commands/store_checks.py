@@ -23,8 +23,8 @@ from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refu
 from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
 from perdure.core.features import Point, feature_org_tables
-from perdure.core.text.addresses import is_postgres, without_password
-from perdure.core.tools.pip_line import NAMED_HERE
+from perdure.core.incoming.addresses import is_postgres, without_password
+from perdure.core.text.pip_line import NAMED_HERE
 from perdure.settings import Settings
 
 UPGRADED = "when it is opened"

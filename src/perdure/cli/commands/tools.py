@@ -11,20 +11,20 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from perdure.cli.run import LastAgent, Org, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.commands.run import LastAgent, Org, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     import getpass
 
-    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.work import deleting, get_agent, load_all, open_store, read_object, read_pairs, read_text
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-    from perdure.cli.work import deleting, get_agent, load_all, open_store, read_object, read_pairs, read_text
     from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.incoming.addresses import is_postgres
     from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
-    from perdure.core.text.addresses import is_postgres
+    from perdure.core.specs import Tool, ToolCode
     from perdure.core.tools.portable import schema_warnings
-    from perdure.core.tools.spec import Tool, ToolCode
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.tools.secrets import AsyncSecrets, rotate_store
     from perdure.settings import Settings

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from typing import Annotated
 
-from perdure.cli.run import agent_option, command, flag, for_work, option
+from perdure.cli.commands.run import agent_option, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -15,8 +15,8 @@ if for_work(__name__):
     from rich.text import Text
 
     from perdure.app import accept_loss as accept_lost_log
+    from perdure.cli.session.work import get_agent, has_store, no_store, open_store, progress_bar
     from perdure.cli.views.view import View, plural, visible
-    from perdure.cli.work import get_agent, has_store, no_store, open_store, progress_bar
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.upkeep import Comparison

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perdure.cli.views.view import first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.request.explain import REASONS
-from perdure.context.window.overview import ContextOverview
+from perdure.context.request.overview import ContextOverview
 from perdure.core.nodes import message_handle
 from perdure.library.runs.steps import StepInfo
 

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.features import Point
 from perdure.core.passages import PassageState
 from perdure.library.agent import AsyncAgent
-from perdure.search.hits import SearchReport, Why
+from perdure.search.ranking.hits import SearchReport, Why
 
 
 @dataclass(frozen=True, slots=True)

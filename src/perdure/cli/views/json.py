@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from perdure.cli.views.text import call_shape
 from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
 from perdure.context.request.explain import Explanation
-from perdure.context.window.overview import ContextOverview
+from perdure.context.request.overview import ContextOverview
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError, RunFailed
@@ -20,9 +20,9 @@ from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
-from perdure.library.reply import Reply
+from perdure.library.messages.reply import Reply
 from perdure.library.runs.steps import StepInfo
-from perdure.search.hits import Why
+from perdure.search.ranking.hits import Why
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
 """Further fields of a passage that is part of a file."""

@@ -13,9 +13,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.chat.render import RunRenderer, diff_view
-from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views import view
+from perdure.cli.views.render import RunRenderer, diff_view
+from perdure.cli.views.terminal import Terminal
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
@@ -25,8 +25,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
+from perdure.library.messages.reply import Reply
 from perdure.library.messages.transcripts import TranscriptEntry
-from perdure.library.reply import Reply
 
 ABOUT_CHARS = 60
 WITH_IDS_CELLS = 110

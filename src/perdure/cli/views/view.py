@@ -25,7 +25,7 @@ from perdure.core.text.reprs import plural as plural
 from perdure.core.text.words import stems
 from perdure.core.tools.engine_specs import FILE_TOOLS
 from perdure.library.agent import AsyncAgent
-from perdure.library.reply import Reply
+from perdure.library.messages.reply import Reply
 
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80

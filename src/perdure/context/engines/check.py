@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from perdure.context.engines.sliding_window import tokens_leaving
-from perdure.context.retrieval.stubs import row_tokens, stub_chars
+from perdure.context.sections.stubs import row_tokens, stub_chars
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import (
     NODE_OVERHEAD,

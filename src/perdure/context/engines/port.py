@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from perdure.context.retrieval.stubs import row_tokens, stub_chars
+from perdure.context.sections.stubs import row_tokens, stub_chars
 from perdure.context.window.extract import extract, render_extract
 from perdure.context.window.plan import STUB_TOKENS, Evict, Plan, Situation, Stub, plan
 from perdure.core.errors import InvalidInput

@@ -7,7 +7,7 @@ import re
 from importlib import resources
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.tools.loops import loop_of
+from perdure.core.loops import loop_of
 
 __all__ = ["base_prompt", "extraction_prompt", "summary_prompt"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.context.request.assemble import View, canonical
+from perdure.context.sections.assemble import View, canonical
 from perdure.context.window.budget import Segment, SegmentName, measure_overcount, segments
 from perdure.core.ids import StepId
 from perdure.core.models import ModelRequest

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
+from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.blocks import Block
 from perdure.core.ids import Ids, MessageId
 from perdure.core.messages import ENGINE_SENDER, Message, Part, Role, Text, ToolCall, ToolResult

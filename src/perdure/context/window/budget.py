@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.request.assemble import View, parse_recalled, tools_text
-from perdure.context.retrieval.stubs import row_tokens
-from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.context.sections.assemble import View, parse_recalled, tools_text
+from perdure.context.sections.stubs import row_tokens
+from perdure.context.sections.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.ports import TokenCounter
 
 RETRY_SHARE = 0.75

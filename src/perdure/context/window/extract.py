@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 
-from perdure.context.retrieval.expand import largest
+from perdure.context.sections.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from typing import ClassVar, Literal, NoReturn
 
-from perdure.context.retrieval.stubs import row_tokens, stub_chars
+from perdure.context.sections.stubs import row_tokens, stub_chars
 from perdure.context.window.atoms import Atom, atoms
 from perdure.context.window.budget import Certificate
 from perdure.core.conversations import CompactionSettings, SummarySettings

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from perdure.context.retrieval.stubs import apply_stubs
+from perdure.context.sections.stubs import apply_stubs
 from perdure.context.window.extract import clip, extract, one_line, render_extract, render_most, sentences_of, spread
 from perdure.context.window.plan import Evict, Merge
 from perdure.core.incoming.json_limits import parse_json

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.context.prompts import summary_prompt
-from perdure.context.request.assemble import View
+from perdure.context.sections.assemble import View
 from perdure.context.sections.envelopes import envelope, mark_text
 from perdure.core.messages import UNSEEN_KINDS, Message, unlogged_message
 from perdure.core.models import ModelOptions, ModelRequest

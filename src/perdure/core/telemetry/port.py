@@ -17,7 +17,7 @@ from perdure.core.ids import RunId
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.ports import EmbedPurpose
 from perdure.core.runs import Run, Usage
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.specs import ToolOutcome
 
 current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
 """The run that is being driven here, so that its log lines name it."""

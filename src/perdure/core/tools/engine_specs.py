@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perdure.core.features import find_features
-from perdure.core.tools.spec import ToolSpec, ToolTrait, object_schema
+from perdure.core.specs import ToolSpec, ToolTrait, object_schema
 
 CHECKPOINT_TOOL: Final = "update_working_checkpoint"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
 
+from perdure.core.specs import ToolSpec
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.schema import LISTS, MAPS, PARTS, target_of
-from perdure.core.tools.spec import ToolSpec
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
 _AT_ITS_PLACE = re.compile(r"#(/(\$defs|definitions)/[a-zA-Z0-9_.-]+)?")

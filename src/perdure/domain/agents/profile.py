@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput
+from perdure.core.loops import FREE, loop_of
 from perdure.core.models import ModelTraits
-from perdure.core.tools.loops import FREE, loop_of
 
 FULL: Final = "full"
 PROFILE: Final = "profile"

@@ -14,12 +14,12 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
-from perdure.core.text.zones import check_zone
+from perdure.core.incoming.zones import check_zone
+from perdure.core.specs import Tool
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
-from perdure.core.tools.spec import Tool
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.agents.options import (
     CONTEXT_ENGINE,

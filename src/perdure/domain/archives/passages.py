@@ -12,9 +12,9 @@ from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
-from perdure.core.limits import Limits
+from perdure.core.incoming.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.core.provenance.sources import WriteSource
+from perdure.core.sources import WriteSource
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.words import part_clauses
 from perdure.domain.archives.units import archives_of, check_changeable

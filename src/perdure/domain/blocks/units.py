@@ -24,8 +24,8 @@ from perdure.core.blocks import (
 from perdure.core.errors import AlreadyExists, BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, Ids
-from perdure.core.provenance.sources import WriteSource
-from perdure.core.tools.spec import BlockChange
+from perdure.core.sources import WriteSource
+from perdure.core.specs import BlockChange
 from perdure.domain.provenance.context import sources_of_block
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx

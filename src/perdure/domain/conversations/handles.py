@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from perdure.context.retrieval.expand import Span, body_of
+from perdure.context.sections.expand import Span, body_of
 from perdure.core.errors import ToolError
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message

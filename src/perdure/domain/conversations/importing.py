@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Part, Text
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.storage.tx import Tx
 
 KEY_MAX_CHARS = 255

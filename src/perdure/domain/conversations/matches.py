@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import islice
 
-from perdure.context.retrieval.expand import Budget, Lines, body_of, check_lines, heading, pieces_of, render_first_fit
+from perdure.context.sections.expand import Budget, Lines, body_of, check_lines, heading, pieces_of, render_first_fit
 from perdure.core.errors import ToolError
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message

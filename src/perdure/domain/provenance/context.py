@@ -16,7 +16,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
+from perdure.core.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
 from perdure.domain.texts import keepers
 from perdure.storage.tx import Tx
 

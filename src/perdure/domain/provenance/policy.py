@@ -13,9 +13,9 @@ from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, UntrustedWrite
 from perdure.core.features import Point
 from perdure.core.ids import is_id
-from perdure.core.provenance.sources import OUTSIDE, Source, WriteSource
+from perdure.core.sources import OUTSIDE, Source, WriteSource
+from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.tools.engine_specs import tool_writes_memory
-from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.domain.provenance.context import context_sources
 from perdure.storage.tx import Tx
 

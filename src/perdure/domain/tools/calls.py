@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, MemoryEdit
 from perdure.core.errors import BlockChanged, BlockNotFound, BlockReadOnly
 from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
-from perdure.core.provenance.sources import Source, WriteSource
 from perdure.core.runs import Run
+from perdure.core.sources import Source, WriteSource
 from perdure.core.text.forms import match_form
 from perdure.domain.blocks.units import find_block
 from perdure.storage.tx import Tx

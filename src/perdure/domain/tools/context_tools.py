@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import tzinfo
 
-from perdure.context.retrieval import expand
+from perdure.context.sections import expand
 from perdure.core.errors import ToolError
 from perdure.core.features import Point
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
+from perdure.core.specs import ToolOutcome
 from perdure.core.text.zones import zone
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations import handles
 from perdure.domain.conversations.matches import clip_line, grep_lines, grep_log, grep_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search

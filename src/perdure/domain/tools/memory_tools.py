@@ -28,8 +28,8 @@ from perdure.core.blocks import (
 )
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
 from perdure.core.ids import ArchiveId, BlockId
+from perdure.core.specs import ToolOutcome
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block

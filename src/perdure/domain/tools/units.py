@@ -16,14 +16,14 @@ from typing import Any, TypedDict
 from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
+from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.core.text.reprs import describe_value
 from perdure.core.text.words import index_words
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import check_hosts, is_requirement
 from perdure.core.tools.schema import check_schema, plain_schema
 from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
-from perdure.domain.tools.environment import seal_environment
+from perdure.domain.environment import seal_environment
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range
 from perdure.storage.tx import Tx
 

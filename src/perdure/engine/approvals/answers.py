@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.retrieval.stubs import cut_result
-from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
+from perdure.context.sections.stubs import cut_result
+from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation, ConversationKey
@@ -26,19 +26,19 @@ from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
+from perdure.core.loops import FREE, with_words
 from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run, RunKey
+from perdure.core.sources import Source
+from perdure.core.specs import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
-from perdure.core.tools.loops import FREE, with_words
 from perdure.core.tools.rules import rules_in
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
+from perdure.engine.log.run_log import OpenCall, RunLog, open_calls_in
+from perdure.engine.log.tool_rules import RuleState, expected_states, prefill
 from perdure.engine.ports import Ports, UnitInputs, show_result
-from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
-from perdure.engine.run.rows import NEWEST, add_hook_context, result_draft
-from perdure.engine.run.tool_rules import RuleState, expected_states, prefill
+from perdure.engine.records.rows import NEWEST, add_hook_context, result_draft
 from perdure.storage.tx import Tx
 
 SKILL = "skill"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.engines.sliding_window import oldest_share
-from perdure.context.request.assemble import View
-from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.sections.assemble import View
+from perdure.context.sections.stubs import row_tokens
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import Evict, Merge, summary_limit
 from perdure.core.agents import Agent
@@ -20,11 +20,11 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.budget import CallBudget
+from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.estimates import dropped_rows, overcount_behind, rows_tokens
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.prefixes import compile_prefix, read_memory, store_prefix
-from perdure.engine.run.room import Preview, preview
+from perdure.engine.prompt.prefixes import compile_prefix, read_memory, store_prefix
 from perdure.storage.tx import Tx
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from perdure.context.request.assemble import parse_recalled
+from perdure.context.sections.assemble import parse_recalled
 from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
 from perdure.context.window.plan import Evict, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
+from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of
+from perdure.engine.log.run_log import Line, RunLog
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.log import Line, RunLog
-from perdure.engine.run.room import Preview, preview
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
 

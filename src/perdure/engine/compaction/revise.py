@@ -18,8 +18,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, summarise
+from perdure.engine.log.run_log import Line
 from perdure.engine.ports import Ports, UnitInputs, in_effect
-from perdure.engine.run.log import Line
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
-from perdure.context.request.assemble import View
-from perdure.context.retrieval.stubs import stub_chars
+from perdure.context.sections.assemble import View
+from perdure.context.sections.stubs import stub_chars
 from perdure.context.window.audit import Source, audit_summary, cut_for_missing
 from perdure.context.window.budget import Certificate
 from perdure.context.window.extract import clip, extract
@@ -36,10 +36,10 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import NO_USAGE, Prefix, Run, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.engine.estimates import rows_tokens
+from perdure.engine.log.interrupts import is_cancelled
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
-from perdure.engine.run.interrupts import is_cancelled
-from perdure.engine.run.leases import holding
+from perdure.engine.records.leases import holding
 from perdure.storage.tx import Tx
 
 NO_RUN = -1

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.sections.stubs import row_tokens
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, EmptyMessage, InvalidInput, MessageTooLarge, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId
+from perdure.core.loops import THINKING
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
-from perdure.core.tools.loops import THINKING
 from perdure.domain.texts import TEXTS_CHANGED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.estimates import dropped_rows

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from perdure.context.request.assemble import View, tail
-from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.sections.assemble import View, tail
 from perdure.context.sections.envelopes import input_tokens
+from perdure.context.sections.stubs import row_tokens
 from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.plan import Evict, Merge, plan
 from perdure.context.window.summary import extract_summary
@@ -29,20 +29,20 @@ from perdure.core.events import Event, MessageAdded, RunQueued
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Message, ToolCall, Waits, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.core.provenance.sources import MessageSource
+from perdure.core.sources import MessageSource
 from perdure.domain.blocks.units import copy_isolated
 from perdure.domain.conversations.importing import ImportCount, add_imported, as_imported
 from perdure.domain.provenance.context import context_sources
 from perdure.engine.approvals.answers import approval_pending, tools_of, waits_by_tool, write_waits
 from perdure.engine.compaction.compact_view import compact_view
+from perdure.engine.compaction.room import without_open_calls
 from perdure.engine.compaction.summarise import NO_RUN, Summary, situation_of
+from perdure.engine.log.next_action import Finish
+from perdure.engine.log.run_log import run_log_of
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.log import run_log_of
-from perdure.engine.run.next_action import Finish
-from perdure.engine.run.prefixes import compile_prefix, read_memory, recompile_prefix, store_prefix
-from perdure.engine.run.room import without_open_calls
-from perdure.engine.run.rows import NEWEST, end_run
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.prompt.prefixes import compile_prefix, read_memory, recompile_prefix, store_prefix
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.rows import NEWEST, end_run
 from perdure.storage.tx import Tx
 
 

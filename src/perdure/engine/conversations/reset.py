@@ -22,11 +22,11 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
 from perdure.engine.approvals.answers import give_up_pending
+from perdure.engine.compaction.after_runs import capture_rest
+from perdure.engine.log.run_log import Line
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.log import Line
-from perdure.engine.run.rows import engine_drafts
-from perdure.engine.run.system_messages import renew_system_message
-from perdure.engine.workers.after_runs import capture_rest
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.rows import engine_drafts
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

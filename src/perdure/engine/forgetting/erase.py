@@ -26,8 +26,8 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.find import Progress, find_mentions, targets_of
 from perdure.engine.forgetting.forget import check_idle, put_block_value
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.leases import is_dead
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.leases import is_dead
 from perdure.storage.tx import TEXT_TABLES, Tx
 
 log = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.storage.tx import Tx
 
 STEP = 50

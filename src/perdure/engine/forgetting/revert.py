@@ -18,13 +18,13 @@ from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.values import Correction, CorrectionItem
 from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId
-from perdure.core.provenance.sources import MemoryWrite, RevertConflict, RevertResult, WriteKind
+from perdure.core.sources import MemoryWrite, RevertConflict, RevertResult, WriteKind
 from perdure.core.text.line_diff import merge_lines
 from perdure.domain.archives.units import check_changeable
 from perdure.domain.texts import keeper_of
 from perdure.engine.forgetting.forget import STEP, check_idle, delete_passage, put_block_value, record
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -33,15 +33,15 @@ from perdure.engine.approvals.answers import (
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
+from perdure.engine.log.interrupts import to_the_end
+from perdure.engine.log.next_action import Action, MakeRequest, next_action
+from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.prompt.recall import RecallFirst, plan_recall, recall
 from perdure.engine.reading import NOTHING
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
-from perdure.engine.run.next_action import Action, MakeRequest, next_action
+from perdure.engine.records.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
+from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.request import make_request
-from perdure.engine.run.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
-from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
-from perdure.engine.search.recall import RecallFirst, plan_recall, recall
 from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)

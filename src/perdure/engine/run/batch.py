@@ -11,8 +11,8 @@ from dataclasses import replace
 from perdure.core.errors import PerdureError, RequestRefused, StoreError
 from perdure.core.runs import Batch, Run
 from perdure.engine.ports import UnitInputs
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import accept
-from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 
 

@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 from perdure.core.agents import Agent
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, StoredEvent
 from perdure.core.ids import MessageId, RunId
+from perdure.core.loops import FREE, THINKING, AgentLoop
 from perdure.core.messages import Waits
 from perdure.core.models import ModelDelta
 from perdure.core.runs import Failure, Run, RunKey, Step
+from perdure.core.specs import bare_name
 from perdure.core.text.json_strings import StringMember
-from perdure.core.tools.loops import FREE, THINKING, AgentLoop
-from perdure.core.tools.spec import bare_name
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
+from perdure.engine.log.interrupts import to_the_end
+from perdure.engine.log.next_action import Finish
+from perdure.engine.log.run_log import Line, Progress, RunLog, run_log_of
+from perdure.engine.log.tool_rules import expected_states
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
-from perdure.engine.run.next_action import Finish
-from perdure.engine.run.rows import CallIds, add_waiting_input, end_run
-from perdure.engine.run.tool_rules import expected_states
+from perdure.engine.records.rows import CallIds, add_waiting_input, end_run
 from perdure.storage.tx import Tx
 
 PAGE = 1_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.sections.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.errors import LeaseLost, NotFound
@@ -20,18 +20,18 @@ from perdure.core.telemetry.port import Compacted, RunWork, current_run
 from perdure.domain.values import is_there
 from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
+from perdure.engine.compaction.engine_turns import ask_engine
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
-from perdure.engine.context_engines.turns import ask_engine
 from perdure.engine.estimates import dropped_rows
-from perdure.engine.hooks.points import after_compaction, at_run_end, before_compaction, before_model
+from perdure.engine.log.interrupts import Interrupted
+from perdure.engine.log.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
+from perdure.engine.log.run_log import Progress, RoomPlan, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
-from perdure.engine.run.interrupts import Interrupted
-from perdure.engine.run.log import Progress, RoomPlan, RunLog, Tell, load_run_log
+from perdure.engine.records.rows import finish
+from perdure.engine.run.hook_points import after_compaction, at_run_end, before_compaction, before_model
 from perdure.engine.run.model_call import call_model
-from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.request import load_request, record_request
-from perdure.engine.run.rows import finish
 from perdure.engine.run.tool_calls import call_tools
 from perdure.storage.tx import Tx
 

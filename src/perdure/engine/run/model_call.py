@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from perdure.context.request.assemble import assemble, tools_text
+from perdure.context.sections.assemble import assemble, tools_text
+from perdure.context.sections.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.context.window.budget import measure_overcount
-from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import (
     HookBlocked,
@@ -39,20 +39,20 @@ from perdure.core.models import (
     ToolChoice,
 )
 from perdure.core.runs import NO_USAGE, Failure, Run, Step, StepStatus, StopReason, Usage
+from perdure.core.specs import ToolOutcome
 from perdure.core.telemetry.port import ModelWork
-from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import tools_of, with_waits
 from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least
-from perdure.engine.hooks.points import after_model, store_answers
+from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.next_action import Finish, next_action
+from perdure.engine.log.run_log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.process import GivenBack
+from perdure.engine.records.leases import holding
+from perdure.engine.records.rows import CALLS_SHARE, CallIds, end_run, result_draft, shorten_calls, tidy_reply
 from perdure.engine.run.deltas import Deltas, Previews
-from perdure.engine.run.interrupts import Interrupted, is_cancelled
-from perdure.engine.run.leases import holding
-from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
-from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, end_run, result_draft, shorten_calls, tidy_reply
+from perdure.engine.run.hook_points import after_model, store_answers
 from perdure.engine.workers.background import LOOK_S, PutBack
 from perdure.storage.tx import Tx
 

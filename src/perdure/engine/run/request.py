@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.context.request.assemble import NO_NOTES, TailNotes, View, parse_recalled, tail
+from perdure.context.sections.assemble import NO_NOTES, TailNotes, View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import factor_after_overflow
 from perdure.core.agents import AUTOCLEAR, GuardSettings
@@ -15,11 +15,12 @@ from perdure.core.events import Event, MemoryRecalled, MessageAdded, PrefixRewri
 from perdure.core.features import Point
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
+from perdure.core.sources import Source
 from perdure.domain.provenance.context import context_sources, recalled_sources, sources_of_notes
 from perdure.engine.approvals.answers import with_last_skills
 from perdure.engine.budget import find_exceeded, has_budget
+from perdure.engine.compaction.room import RequestBuilder, RequestSize, before_sending, make_room
 from perdure.engine.estimates import (
     fixed_at_least,
     is_measured,
@@ -28,10 +29,11 @@ from perdure.engine.estimates import (
     rows_tokens,
     unmeasured_overcount,
 )
+from perdure.engine.log.next_action import MakeRequest, next_action
+from perdure.engine.log.run_log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
+from perdure.engine.log.tool_rules import rule_state
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
-from perdure.engine.run.next_action import MakeRequest, next_action
-from perdure.engine.run.prefixes import (
+from perdure.engine.prompt.prefixes import (
     agent_of_run,
     current_prefix,
     delta_texts,
@@ -41,11 +43,9 @@ from perdure.engine.run.prefixes import (
     rewrite_reason,
     store_prefix,
 )
-from perdure.engine.run.room import RequestBuilder, RequestSize, before_sending, make_room
-from perdure.engine.run.rows import NEWEST, add_hook_context, add_waiting_input, end_run
-from perdure.engine.run.tail import ROWS_PER_STEP, add_pressure, build_notes
-from perdure.engine.run.tool_rules import rule_state
-from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
+from perdure.engine.prompt.recall import count_recalled, plan_recall_of_run, recall
+from perdure.engine.prompt.tail import ROWS_PER_STEP, add_pressure, build_notes
+from perdure.engine.records.rows import NEWEST, add_hook_context, add_waiting_input, end_run
 from perdure.storage.tx import Tx
 
 SHOWN_SOURCES: Point[[Tx, Mapping[str, int]], Sequence[Source]] = Point("shown_sources")

@@ -22,20 +22,20 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget, within
+from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
-from perdure.engine.hooks.points import at_run_end, at_run_start
+from perdure.engine.log.interrupts import to_the_end
+from perdure.engine.log.run_log import Line, Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.process import GivenBack, key_of
+from perdure.engine.records.leases import is_dead
+from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.leases import is_dead
-from perdure.engine.run.log import Line, Progress, RunLog
+from perdure.engine.run.hook_points import at_run_end, at_run_start
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.run.run_request import RunRequest, check_request
-from perdure.engine.workers.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.workers.background import Pauses
 from perdure.engine.workers.worker import Worker
 

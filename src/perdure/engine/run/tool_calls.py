@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.retrieval.expand import Budget
+from perdure.context.sections.expand import Budget
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
@@ -22,22 +22,22 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
+from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.telemetry.port import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
-from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
-from perdure.engine.hooks.bus import HookOutcome
-from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
+from perdure.engine.hooks import HookOutcome
+from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
+from perdure.engine.log.tool_rules import prefill, rule_state
 from perdure.engine.ports import Ports, UnitInputs, show_result
-from perdure.engine.run.interrupts import Interrupted, is_cancelled
-from perdure.engine.run.leases import holding
-from perdure.engine.run.log import OpenCall, Progress, RunLog, Tell, load_run_log
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.leases import holding
+from perdure.engine.run.hook_points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
-from perdure.engine.run.tool_rules import prefill, rule_state
 from perdure.engine.search.tools import SearchCall, search_tools
 from perdure.storage.tx import Tx
 

@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.retrieval.stubs import cut_result
-from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
+from perdure.context.sections.stubs import cut_result
+from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.blocks import Author
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.messages import ToolCall
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, tool_writes_memory
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
 from perdure.domain.provenance.context import context_sources
 from perdure.domain.provenance.policy import gate_of, load_gate
 from perdure.domain.tools.calls import MemoryCall
+from perdure.engine.log.run_log import OpenCall, Progress, RunLog, load_run_log, rule_scope_of
+from perdure.engine.log.tool_rules import EDITED
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.log import OpenCall, Progress, RunLog, load_run_log, rule_scope_of
-from perdure.engine.run.rows import result_draft
-from perdure.engine.run.system_messages import renew_system_message
-from perdure.engine.run.tool_rules import EDITED
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.rows import result_draft
 from perdure.engine.search.tools import count_use
 from perdure.storage.tx import Tx
 

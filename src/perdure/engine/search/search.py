@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
 from perdure.domain.archives.units import archives_of
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
+from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from perdure.search.archive_cache import ArchiveCache
-    from perdure.search.history import Histories
-    from perdure.search.hits import SearchRequest
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
+    from perdure.search.ranking.archive_cache import ArchiveCache
     from perdure.search.ranking.fuse import Ranking
+    from perdure.search.ranking.history import Histories
+    from perdure.search.ranking.hits import SearchRequest
     from perdure.search.ranking.pool import Column
     from perdure.search.vectors.index import VectorIndexes
 
@@ -104,7 +104,7 @@ class Search:
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
         """
         from perdure.search import messages as search
-        from perdure.search.query import without_names
+        from perdure.search.ranking.query import without_names
 
         self.check_query(text)
         most = offset + limit
@@ -216,7 +216,7 @@ class Search:
         Raises: NotFound, StoreError.
         """
         from perdure.search import recall
-        from perdure.search.query import without_names
+        from perdure.search.ranking.query import without_names
 
         self.check_query(text)
         turns: SearchRequest | None = None
@@ -308,8 +308,8 @@ class Search:
     @cached_property
     def _caches(self) -> _Caches:
         """What searches keep of the store; made by the first: many chats never search, and numpy takes 0.1 s."""
-        from perdure.search.archive_cache import ArchiveCache
-        from perdure.search.history import Histories
+        from perdure.search.ranking.archive_cache import ArchiveCache
+        from perdure.search.ranking.history import Histories
         from perdure.search.vectors.index import VectorIndexes
 
         return _Caches(Histories(), ArchiveCache(), None if self._embedder is None else VectorIndexes())
@@ -322,8 +322,8 @@ class Search:
         Args:
             names: left out of the vector.
         """
-        from perdure.search.hits import SearchRequest
-        from perdure.search.query import without_names
+        from perdure.search.ranking.hits import SearchRequest
+        from perdure.search.ranking.query import without_names
 
         vectors: dict[str, NDArray[np.float32]] = {}
         reason = self._reason or "no embedder is set up"

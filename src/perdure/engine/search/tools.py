@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from perdure.context.retrieval.expand import Budget
+from perdure.context.sections.expand import Budget
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import ToolError
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 from perdure.core.tools.engine_specs import feature_tools
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import resolve_handle
 from perdure.domain.provenance.context import sources_of_messages, sources_of_passages
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import QUERY_TIMEOUT_S, Search
 from perdure.search.chunking import ChunkSizes, chunks
-from perdure.search.hits import MessageHit, SearchReport
-from perdure.search.query import parse_time
+from perdure.search.ranking.hits import MessageHit, SearchReport
+from perdure.search.ranking.query import parse_time
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 from perdure.core.errors import NotFound, PerdureError, StoreClosed
 from perdure.core.tasks import end_tasks, wait_for
-from perdure.engine.run.interrupts import Interrupt, interruptible
-from perdure.engine.run.log import Line
+from perdure.engine.log.interrupts import Interrupt, interruptible
+from perdure.engine.log.run_log import Line
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotF
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
-from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.workers.worker import Worker
 from perdure.storage.store import Store, StoreOver
 from perdure.storage.tx import Tx

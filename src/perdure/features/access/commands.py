@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from perdure.cli.run import Limit, Org, Yes, argument, command, for_work, option
+from perdure.cli.commands.run import Limit, Org, Yes, argument, command, for_work, option
 
 if for_work(__name__):
+    from perdure.cli.session.work import confirm, deleting, load_all
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, local_time, visible
-    from perdure.cli.work import confirm, deleting, load_all
     from perdure.core.access.values import ApiKey, AuditFilter, Organisation, User, as_scope, limits_of
     from perdure.core.errors import InvalidInput
     from perdure.library.access import LAST_WRITES_S, Access

@@ -13,8 +13,8 @@ from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.core.text.reprs import attributes
 from perdure.library.access import Access
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import principal_of
 from perdure.server.log import trace_id
+from perdure.server.wire.http import principal_of
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 SHOWN = 200

@@ -14,9 +14,9 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.features.access.wire import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.library.access import Access
-from perdure.server.http import Json, Limit, Router, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
+from perdure.server.wire.http import Json, Limit, Router, json_answer, library_of, principal_of
 
 router = Router(tags=["access"])
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from perdure.cli.run import Agent, Org, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, Org, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    from perdure.cli import work
-    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.session import work
+    from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.views.view import View, plural
     from perdure.features.agent_files.exporting import export_text
     from perdure.features.agent_files.importing import Import, ImportOptions

@@ -13,7 +13,7 @@ from perdure.core.messages import Message
 from perdure.features.agent_files.folders import list_folders
 from perdure.features.agent_files.forgotten import hide_forgotten
 from perdure.features.agent_files.writing import write_agent_file
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import agent_replies
 

@@ -10,10 +10,10 @@ from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import AgentId
 from perdure.features.agent_files.reading import FileFolder
 from perdure.features.files.converters.convert import name_text
-from perdure.features.files.service.folders import AsyncFolder
+from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.files.units import NAME_CHARS, FolderChanges
 from perdure.features.files.values import Folder
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
 _PAGE = Page(limit=100, ascending=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.agent_copies import HiddenText
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.forgetting.values import TITLE_CHARS, Correction
-from perdure.domain.agents.copies import copy_parts
+from perdure.domain.conversations.agent_copies import copy_parts
+from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.agent_files.reading import NAME
 
 _SAID_OF_AGENT = ("system", "description", "metadata", "tags")

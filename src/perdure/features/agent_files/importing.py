@@ -14,19 +14,19 @@ from typing import Any, cast
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
-from perdure.core.agent_copies import AgentCopy, ConversationCopy
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
 from perdure.core.text.reprs import attributes
+from perdure.domain.conversations.copy_values import AgentCopy, ConversationCopy
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.agent_files.folders import add_files, create_folder
 from perdure.features.agent_files.messages import FileMessages, messages_in
 from perdure.features.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
-from perdure.server.errors import AgentFileInvalid, NotSupported
 from perdure.server.wire.agents import AgentIn
+from perdure.server.wire.errors import AgentFileInvalid, NotSupported
 from perdure.server.wire.tools import ToolIn
 
 log = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from perdure.core.agent_copies import OpenCallCopy
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Image, ImageLink, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus, images_of
+from perdure.domain.conversations.copy_values import OpenCallCopy
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
-from perdure.server.errors import AgentFileInvalid
 from perdure.server.wire.base import parse_parts
+from perdure.server.wire.errors import AgentFileInvalid
 
 _NO_RESULT = "The agent file holds no result of this call."
 _COMPILED = "<memory_blocks>"

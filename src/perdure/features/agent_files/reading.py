@@ -21,12 +21,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from perdure.core.agent_copies import AgentCopy
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
-from perdure.domain.agents.copies import copy_parts
+from perdure.domain.conversations.agent_copies import copy_parts
+from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.features.agent_files.messages import objects
-from perdure.server.errors import AgentFileInvalid
+from perdure.server.wire.errors import AgentFileInvalid
 
 _FIELDS = (
     *("name", "system", "agent_type", "description", "tool_rules", "llm_config", "embedding_config", "timezone"),

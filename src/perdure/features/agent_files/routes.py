@@ -16,9 +16,9 @@ from perdure.core.ids import ConversationId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
-from perdure.server.http import Json, Library, Router, json_answer
 from perdure.server.wire.answers import ImportedAgents
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
+from perdure.server.wire.http import Json, Library, Router, json_answer
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
-from perdure.core.agent_copies import AgentCopy
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.features.agent_files.messages import unpacked
 from perdure.features.agent_files.reading import own_part
 from perdure.features.files.values import Folder

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from perdure.cli.run import argument, command, for_work, option
+from perdure.cli.commands.run import argument, command, for_work, option
 
 if for_work(__name__):
+    from perdure.cli.session.work import read_text
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View
-    from perdure.cli.work import read_text
-    from perdure.context.window.tokens import ScriptTokenCounter
+    from perdure.context.sections.tokens import ScriptTokenCounter
     from perdure.features.compression.compress import compress
 
 

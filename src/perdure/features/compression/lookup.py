@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from perdure.context.retrieval.expand import largest, parse_rows
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.expand import largest, parse_rows
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import ToolError
 from perdure.features.compression.constants import EXPAND_TOKENS
 from perdure.features.compression.excerpt import Piece, part_line

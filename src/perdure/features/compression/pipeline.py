@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.features.compression.constants import (
     BUDGET_FLOOR,
     BUDGET_LEAST,

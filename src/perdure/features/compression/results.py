@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.nodes import UNNUMBERED_HANDLE
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.specs import ToolOutcome
 from perdure.engine.ports import Ports
 from perdure.features.compression.compress import compress
 from perdure.features.compression.pipeline import LEVELS, Level

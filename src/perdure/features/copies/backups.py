@@ -12,7 +12,7 @@ from perdure.features.copies.copier import copy_store
 from perdure.features.copies.moves import open_side
 from perdure.features.copies.sqlite_side import SqliteSide
 from perdure.storage.database.row_format import iso
-from perdure.storage.database.sqlite import make_new_file, remove_files
+from perdure.storage.stores.sqlite import make_new_file, remove_files
 
 
 async def backup_database(address: str, path: Path, progress: Callable[[int, int], None]) -> None:

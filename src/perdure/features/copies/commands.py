@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from perdure.cli.run import Yes, argument, command, for_work, option
+from perdure.cli.commands.run import Yes, argument, command, for_work, option
 
 if for_work(__name__):
-    from perdure.cli.chat.agent_choice import shell_word
+    from perdure.cli.session.agent_choice import shell_word
+    from perdure.cli.session.work import confirm, progress_bar
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, plural
-    from perdure.cli.work import confirm, progress_bar
-    from perdure.core.text.addresses import check_store_address, is_postgres, without_password
+    from perdure.core.incoming.addresses import check_store_address, is_postgres, without_password
     from perdure.features.copies.moves import migrate_db as copy_database
     from perdure.features.copies.moves import same_address
     from perdure.features.copies.moves import split as split_store

@@ -14,9 +14,9 @@ from perdure.core.tasks import Progress
 from perdure.core.vectors import OwnerKind
 from perdure.features.copies.shapes import OF_THE_FILE, Contents, Digest, Shape, Side, contents_of, shared_shapes
 from perdure.storage.database.row_format import Row
-from perdure.storage.database.sqlite import SqliteDatabase
-from perdure.storage.full_text.rebuild import TABLES, rebuild_words
 from perdure.storage.migrations import INCOMPLETE, MIGRATIONS, is_current, migrate
+from perdure.storage.stores.sqlite import SqliteDatabase
+from perdure.storage.upkeep.rebuild import TABLES, rebuild_words
 
 BATCH_ROWS, BATCH_BYTES = 1_000, 4_000_000
 WORDS_AT_ONCE = 500

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.core.errors import ExtraMissing, InvalidInput
+from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.tasks import Progress, run_in_thread
-from perdure.core.text.addresses import is_postgres, without_password
 from perdure.features.copies.copier import CopyReport, copy_store
 from perdure.features.copies.shapes import Side
 from perdure.features.copies.sqlite_side import SqliteSide
 from perdure.storage.database.row_format import iso
-from perdure.storage.open import open_store
+from perdure.storage.stores.open import open_store
 
 Address = str | Path
 
@@ -64,7 +64,7 @@ def open_side(address: Address, *, new: bool = False) -> Side:
         return SqliteSide(path, new=new)
     try:
         from perdure.features.copies.postgres_side import PostgresSide
-        from perdure.storage.database.postgres import PostgresDatabase
+        from perdure.storage.stores.postgres_store import PostgresDatabase
     except ImportError as error:
         raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
     return PostgresSide(str(address), PostgresDatabase)

@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.scratch import scratch_folder
-from perdure.server.http import is_whole_server
-from perdure.server.sse import Streams
+from perdure.server.wire.http import is_whole_server
+from perdure.server.wire.sse import Streams
 from perdure.ui.render import HEADERS, Data, Notice, Pages, Section
 
 pages = Pages()

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from perdure.core.errors import StoreBusy
-from perdure.core.text.addresses import without_password
+from perdure.core.incoming.addresses import without_password
 from perdure.features.copies.shapes import OF_THE_FILE, Shape
 from perdure.storage.database.base import Database
 from perdure.storage.database.postgres_errors import check_address, store_error

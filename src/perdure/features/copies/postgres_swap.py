@@ -9,14 +9,14 @@ from pathlib import Path
 from psycopg import sql
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.addresses import without_password
 from perdure.core.tasks import Progress
-from perdure.core.text.addresses import without_password
 from perdure.features.copies.copier import copy_store
 from perdure.features.copies.postgres_side import PostgresSide, search_first
 from perdure.features.copies.split import Connection, alone, parts_of, split_tables
 from perdure.features.copies.sqlite_side import SqliteSide
-from perdure.storage.database.postgres import PostgresDatabase
 from perdure.storage.database.row_format import iso
+from perdure.storage.stores.postgres_store import PostgresDatabase
 
 NEW_SCHEMA = "perdure_restore_"
 """What the name of the schema beside begins with; the name of the store's own follows."""

@@ -14,18 +14,18 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged
+from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.tasks import Progress, run_in_thread
-from perdure.core.text.addresses import is_postgres, without_password
 from perdure.core.vectors import Fault
 from perdure.features.copies.moves import Address, same_address
 from perdure.features.copies.shapes import OF_THE_FILE, Contents, Shape, contents_of
 from perdure.features.copies.sqlite_side import SqliteSide, connect_unchanged
-from perdure.storage.database.sqlite import SqliteDatabase, backup, connect, remove_files, single_file, upgrade
 from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
 from perdure.storage.migrations import MIGRATIONS, is_current
-from perdure.storage.open import open_store
 from perdure.storage.store import Store
+from perdure.storage.stores.open import open_store
+from perdure.storage.stores.sqlite import SqliteDatabase, backup, connect, remove_files, single_file, upgrade
 from perdure.storage.tables.table import NOT_DELETED
 
 HEADER = b"SQLite format 3\0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.library.parts import AsyncPart
+from perdure.library.parts.part import AsyncPart
 
 
 class AsyncCopies(AsyncPart):

@@ -13,11 +13,11 @@ import psycopg
 from psycopg import sql
 
 from perdure.core.errors import InvalidInput, StoreBusy, StoreDamaged
+from perdure.core.incoming.addresses import without_password
 from perdure.core.tasks import Progress
-from perdure.core.text.addresses import without_password
-from perdure.storage.database.postgres import OPEN_LOCK
 from perdure.storage.database.postgres_errors import check_address, store_error
 from perdure.storage.distribution import distributed, preparation
+from perdure.storage.stores.postgres_store import OPEN_LOCK
 
 PARTS_MAX = 256
 _KIND = "SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)"

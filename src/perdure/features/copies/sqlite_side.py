@@ -11,8 +11,8 @@ from typing import Any
 from perdure.features.copies.shapes import Shape
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
-from perdure.storage.database.sqlite import SqliteDatabase, connect, prepare_new
 from perdure.storage.database.sqlite_errors import store_error
+from perdure.storage.stores.sqlite import SqliteDatabase, connect, prepare_new
 
 FETCH = 200
 

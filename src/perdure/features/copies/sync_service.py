@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.features.copies.service import AsyncCopies
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["Copies"]
 

@@ -9,17 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from perdure.cli.run import LastAgent, command, flag, for_work, option
+from perdure.cli.commands.run import LastAgent, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
 
-    from perdure.cli.chat.agent_choice import chat_command, context_command, last_conversation
+    from perdure.cli.session.agent_choice import chat_command, context_command, last_conversation
     from perdure.cli.views.context import context_view, steps_view
     from perdure.cli.views.json import context_shape, explanation_shape, step_shape
     from perdure.cli.views.view import View, short_id
-    from perdure.context.request.assemble import canonical
     from perdure.context.request.explain import diff as compare
+    from perdure.context.sections.assemble import canonical
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, StepId
     from perdure.features.costs import plot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perdure.core.ids import ConversationId
 from perdure.features.costs.ledger import CostLedger
-from perdure.server.http import Json, Library, Limit, Router, json_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
+from perdure.server.wire.http import Json, Library, Limit, Router, json_answer
 
 router = Router(tags=["agents"])
 

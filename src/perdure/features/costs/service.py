@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 from perdure.app import prices_of
-from perdure.context.request.assemble import View
 from perdure.context.request.explain import Prices
+from perdure.context.sections.assemble import View
 from perdure.context.window.budget import Segment, segments
 from perdure.core.conversations import Conversation
 from perdure.core.ids import ConversationId
@@ -16,10 +16,10 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey, Step
-from perdure.engine.run.prefixes import prefix_of_run
+from perdure.engine.prompt.prefixes import prefix_of_run
 from perdure.features.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
-from perdure.library.checks import check_limit
-from perdure.library.parts import AsyncAgentPart, find_conversation
+from perdure.library.parts.checks import check_limit
+from perdure.library.parts.part import AsyncAgentPart, find_conversation
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

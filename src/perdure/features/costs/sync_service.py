@@ -6,7 +6,7 @@ from __future__ import annotations
 from perdure.core.ids import ConversationId
 from perdure.features.costs.ledger import CostLedger
 from perdure.features.costs.service import AsyncCosts
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Costs"]
 

@@ -12,11 +12,11 @@ from perdure.cli.views.hits import MoreHits, Searching
 from perdure.cli.views.json import fields, score_shape
 from perdure.cli.views.origins import day, true_times
 from perdure.cli.views.view import local_time, new_table, short_id, visible
-from perdure.features.facts.values import Entity, Fact, FactHit, FactRule
-from perdure.search.hits import Hits
+from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule
+from perdure.search.ranking.hits import Hits
 
 if TYPE_CHECKING:
-    from perdure.cli.chat.session import Session
+    from perdure.cli.session.session import Session
 
 FIELDS = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "state")
 FOUND_MAX, SEARCH_LIMIT, LIST_LIMIT = 5, 10, 20

@@ -9,32 +9,32 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, get_args
 
-from perdure.cli.needs import NO_STORE
-from perdure.cli.run import LastAgent, Limit, Yes, argument, command, flag, for_work, option
+from perdure.cli.commands.run import LastAgent, Limit, Yes, argument, command, flag, for_work, option
+from perdure.cli.session.needs import NO_STORE
 
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.memory import show_origin
+    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.work import confirm, get_agent, read_pairs, read_value
     from perdure.cli.views.json import fields, score_shape
     from perdure.cli.views.origins import day
     from perdure.cli.views.text import settings_view
     from perdure.cli.views.view import View, fold, new_table, plural, short_id, visible
-    from perdure.cli.work import confirm, get_agent, read_pairs, read_value
     from perdure.core.errors import InvalidInput
     from perdure.core.ids import FactId
-    from perdure.core.provenance.sources import TrustLabel
+    from perdure.core.sources import TrustLabel
     from perdure.features.facts.cli_views import entity_shape, fact_shape, fact_view, facts_view, rule_shape
     from perdure.features.facts.fading.policy import Memory, kind_of
-    from perdure.features.facts.settings import load_graph_settings
     from perdure.features.facts.units.context import context_facts
     from perdure.features.facts.units.graphs import FactFields
-    from perdure.features.facts.values import FACT_STATES, KNOWN_STATES
+    from perdure.features.facts.values.facts import FACT_STATES, KNOWN_STATES
+    from perdure.features.facts.values.settings import load_graph_settings
     from perdure.features.facts.views import FactConditions
+    from perdure.library.memory.search import period
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.search import period
-    from perdure.search.query import parse_time
+    from perdure.search.ranking.query import parse_time
 
     TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from perdure.core.agent_copies import HiddenText
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import NO_RELATION
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.domain.agents.copies import CopyPart, HeldRows
-from perdure.features.facts.settings import check_graph_settings
+from perdure.domain.conversations.agent_copies import CopyPart, HeldRows
+from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.graphs import check_fact, check_scope, entity_text, graph_of_agent
-from perdure.features.facts.values import Entity, Episode, Fact, FactRule
+from perdure.features.facts.values.facts import Entity, Episode, Fact, FactRule
+from perdure.features.facts.values.settings import check_graph_settings
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from perdure.core.ids import GraphId
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.sources import TrustLabel
 from perdure.features.facts.extraction.extract import extract_texts
 from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import add_episode, delete_episodes
-from perdure.features.facts.values import Episode, Fact, FactHit, Graph
+from perdure.features.facts.values.facts import Episode, Fact, FactHit, Graph
 from perdure.features.facts.views import AsyncFactViews, with_entities
-from perdure.library.checks import check_limit, check_text, utc
-from perdure.library.parts import reads
+from perdure.library.parts.checks import check_limit, check_text, utc
+from perdure.library.parts.part import reads
 from perdure.storage.tx import Tx
 
 DELETE_ROWS = 500

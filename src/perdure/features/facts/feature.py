@@ -19,7 +19,7 @@ FEATURE = Feature(
     slashes={"/facts [TEXT]": "cli_views:show_facts"},
     agent_settings={
         "facts": AgentSetting(
-            check="settings:check_agent_facts",
+            check="values.settings:check_agent_facts",
             shape="wire:FactSettingOfAgent",
             of_companions={"capture": "off"},
             keeps_empty=True,

@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId
-from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source
+from perdure.core.sources import TRUSTED, MemoryWrite, Source
 from perdure.domain.texts import TextKeeper
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.deltas import forgotten_texts, told_texts
@@ -26,7 +26,7 @@ from perdure.features.facts.units.graphs import (
     settle,
 )
 from perdure.features.facts.units.lines import own_version
-from perdure.features.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
+from perdure.features.facts.values.facts import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.storage.tx import TEXT_TABLES, Tx
 
 PAGE = 200

@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.zones import local, zone
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
-from perdure.features.facts.values import Episode, Fact, FactChange
+from perdure.features.facts.values.facts import Episode, Fact, FactChange
 from perdure.library.origins.answers import find_message
 from perdure.library.origins.values import FactOrigin, FactSource, FactVersionText
 from perdure.storage.tx import Tx

@@ -21,10 +21,9 @@ from perdure.core.text.reprs import attributes, plural
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.features.facts.service import NewFactFields
-from perdure.features.facts.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.features.facts.units.graphs import FactFields
 from perdure.features.facts.units.profile import TEXT_RELATION
-from perdure.features.facts.values import (
+from perdure.features.facts.values.facts import (
     KNOWN_STATES,
     CommunityHit,
     Entity,
@@ -36,12 +35,13 @@ from perdure.features.facts.values import (
     Graph,
     Profile,
 )
+from perdure.features.facts.values.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.features.facts.views import FactConditions
-from perdure.library.checks import Page
+from perdure.library.memory.search import period
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.search import period
-from perdure.search.hits import Why
-from perdure.search.query import parse_time
+from perdure.search.ranking.hits import Why
+from perdure.search.ranking.query import parse_time
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_of, field_of, form_of, is_number
 

@@ -10,8 +10,8 @@ from fastapi import Depends, Query, Response
 from fastapi import Path as PathParam
 from pydantic import Field
 
-from perdure.core.provenance.sources import TrustLabel
-from perdure.features.facts.values import FactState
+from perdure.core.sources import TrustLabel
+from perdure.features.facts.values.facts import FactState
 from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
 from perdure.features.facts.wire import (
     SCOPE_MAX_CHARS,
@@ -39,13 +39,13 @@ from perdure.features.facts.wire import (
     owner_of,
     rule_shape,
 )
-from perdure.library.checks import NUMBER_MAX, Page
+from perdure.library.memory.search import BUDGET_MAX_TOKENS, period
 from perdure.library.origins.values import origin_shape
-from perdure.library.search import BUDGET_MAX_TOKENS, period
-from perdure.search.hits import HITS_MAX
-from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.library.parts.checks import NUMBER_MAX, Page
+from perdure.search.ranking.hits import HITS_MAX
+from perdure.search.ranking.query import parse_time
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.sources import FactOriginShape
 
 router = Router(tags=["facts"])

@@ -9,15 +9,13 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
 from perdure.features.facts.episodes import AsyncEpisodes
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
-from perdure.features.facts.extraction.values import USER
 from perdure.features.facts.search.plan import find_facts
-from perdure.features.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import count_waiting
 from perdure.features.facts.units.documents import document_kind
@@ -35,7 +33,8 @@ from perdure.features.facts.units.graphs import (
     store_entities,
     zone_of,
 )
-from perdure.features.facts.values import (
+from perdure.features.facts.values.extraction import USER
+from perdure.features.facts.values.facts import (
     RELATION,
     Entity,
     Episode,
@@ -47,10 +46,11 @@ from perdure.features.facts.values import (
     Graph,
     GraphCounts,
 )
+from perdure.features.facts.values.settings import check_graph_settings, plain_graph_settings
 from perdure.features.facts.views import FactConditions, Owner, entity_seqs, fact_filter, find_graph, with_entities
-from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
-from perdure.library.parts import reads, writes
-from perdure.search.hits import Hits
+from perdure.library.parts.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
+from perdure.library.parts.part import reads, writes
+from perdure.search.ranking.hits import Hits
 from perdure.storage.tx import Tx
 
 PERSON: Mapping[str, Any] = {"type": "person"}

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Literal, Unpack
 
 from perdure.core.ids import EntityId, FactId
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.sources import TrustLabel
 from perdure.features.facts.service import AsyncFacts, FactHistory
 from perdure.features.facts.sync_episodes import Episodes
 from perdure.features.facts.units.graphs import FactFields
-from perdure.features.facts.values import Entity, Fact, FactHit, FactRule, GraphCounts
+from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule, GraphCounts
 from perdure.features.facts.views import FactConditions, Owner
-from perdure.search.hits import Hits
+from perdure.search.ranking.hits import Hits
 
 __all__ = ["Facts"]
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from perdure.core.passages import Passage
 from perdure.features.facts.fading.policy import TidyItem
-from perdure.features.facts.values import CommunityHit, Fact, FactContext, FactEvent, Profile
+from perdure.features.facts.values.facts import CommunityHit, Fact, FactContext, FactEvent, Profile
 from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, AsyncFactViews
-from perdure.library.portal import Portal
-from perdure.library.sync.parts import Part
+from perdure.library.parts.portal import Portal
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["FactViews"]
 

@@ -9,16 +9,16 @@ from datetime import tzinfo
 from typing import Any
 
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import TRUSTED, Source
+from perdure.core.sources import TRUSTED, Source
+from perdure.core.specs import ToolOutcome
 from perdure.core.text.zones import zone
-from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.search.tools import MAX_RESULTS, SearchCall, cut
 from perdure.features.facts.forgetting import sources_of_facts
 from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.units.graphs import fact_sources
-from perdure.features.facts.values import Fact, FactFilter, Graph
-from perdure.search.query import parse_time
+from perdure.features.facts.values.facts import Fact, FactFilter, Graph
+from perdure.search.ranking.query import parse_time
 from perdure.storage.tx import Tx
 
 

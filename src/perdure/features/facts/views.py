@@ -12,7 +12,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.sources import TrustLabel
 from perdure.core.text.zones import local as local
 from perdure.core.text.zones import zone as zone
 from perdure.features.facts.extraction.extractors import FactPorts
@@ -20,14 +20,13 @@ from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
 from perdure.features.facts.fading.policy import TidyItem
 from perdure.features.facts.search.plan import find_facts
-from perdure.features.facts.settings import Forgetting, load_agent_facts
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import TAG as COMMUNITY_TAG
 from perdure.features.facts.units.communities import community_members
 from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
 from perdure.features.facts.units.graphs import check_scope, zone_of
 from perdure.features.facts.units.profile import load_profile, trust_filter
-from perdure.features.facts.values import (
+from perdure.features.facts.values.facts import (
     KNOWN_STATES,
     CommunityHit,
     Fact,
@@ -39,9 +38,10 @@ from perdure.features.facts.values import (
     Graph,
     Profile,
 )
-from perdure.library.checks import check_limit, utc
-from perdure.library.parts import AsyncPart, reads
-from perdure.library.search import check_budget
+from perdure.features.facts.values.settings import Forgetting, load_agent_facts
+from perdure.library.memory.search import check_budget
+from perdure.library.parts.checks import check_limit, utc
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

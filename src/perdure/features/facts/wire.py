@@ -14,10 +14,9 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, GraphId
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
 from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
-from perdure.features.facts.settings import load_graph_settings
 from perdure.features.facts.units.context import context_facts
 from perdure.features.facts.units.graphs import FACT_MAX_CHARS, FactFields
-from perdure.features.facts.values import (
+from perdure.features.facts.values.facts import (
     CommunityHit,
     Entity,
     Fact,
@@ -31,8 +30,9 @@ from perdure.features.facts.values import (
     Profile,
     ProfileEntry,
 )
+from perdure.features.facts.values.settings import load_graph_settings
 from perdure.features.facts.views import Owner
-from perdure.search.query import parse_time
+from perdure.search.ranking.query import parse_time
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, AgentIdIn, Date, GraphIdIn, JsonObject, keywords

@@ -10,20 +10,20 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated
 
-from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
+from perdure.cli.commands.run import LastAgent, Yes, agent_option, argument, command, for_work, option
 
 if for_work(__name__):
     import asyncio
 
     from rich.progress import Progress, TaskID
 
-    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.work import deleting, get_agent, load_all, open_store, progress_bars
     from perdure.cli.views.view import View, fold, plural, visible
-    from perdure.cli.work import deleting, get_agent, load_all, open_store, progress_bars
     from perdure.core.errors import InvalidInput, NotFound, StoreError
     from perdure.core.ids import FileId
     from perdure.features.files.converters.convert import check_file
-    from perdure.features.files.service.folders import AsyncFolder
+    from perdure.features.files.folder_service import AsyncFolder
     from perdure.features.files.values import File
     from perdure.library.perdure import AsyncPerdure
     from perdure.settings import Settings

@@ -17,8 +17,8 @@ FEATURE = Feature(
     routes=("routes",),
     sections={"data": "pages:SECTION"},
     tools="tools",
-    store_parts={"folders": "service.folders:AsyncFolders"},
-    agent_parts={"files": "service.folders:AsyncAgentFiles"},
+    store_parts={"folders": "folder_service:AsyncFolders"},
+    agent_parts={"files": "folder_service:AsyncAgentFiles"},
     services=("worker:FileWorker",),
     has={
         "folders": "EXISTS (SELECT 1 FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
@@ -95,7 +95,7 @@ FEATURE = Feature(
     archives=(ArchiveUse(table="folders", columns=("archive_id",), holds="what a folder's files say", kind="folder"),),
     points={
         "agent_fields": "wire:agent_fields",
-        "agent_states": "service.folders:folders_of",
+        "agent_states": "folder_service:folders_of",
         "archives_of": "units:archives_of",
         "convert": "converters.convert:convert",
         "erased": "forgetting:drop_object",
@@ -109,7 +109,7 @@ FEATURE = Feature(
         "prefix_section": "section:prefix_section",
         "read_file": "tools:read_whole",
         "restore_file": "forgetting:restore_file",
-        "set_belongings": "service.folders:set_folders",
+        "set_belongings": "folder_service:set_folders",
         "shown_sources": "section:shown_sources",
         "source_shape": "wire:Folder",
         "still_read": "forgetting:still_read",

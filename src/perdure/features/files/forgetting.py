@@ -11,8 +11,8 @@ from perdure.core.ids import ArchiveId, FileId
 from perdure.engine.forgetting.find import Spot
 from perdure.engine.forgetting.forget import checksum, passage_item
 from perdure.engine.ports import Ports
-from perdure.features.files.tables.files import Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_tables import Folders
 from perdure.storage.tx import Tx
 
 PAGE = 200

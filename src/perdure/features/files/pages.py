@@ -8,7 +8,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import FolderId
 from perdure.features.files.units import FolderChanges
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Section, field_of, form_of
 

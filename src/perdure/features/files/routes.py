@@ -11,8 +11,8 @@ from starlette.datastructures import UploadFile
 
 from perdure.core import agents as core
 from perdure.core.ids import AgentId
-from perdure.features.files.service.files import FileState
-from perdure.features.files.service.folders import AsyncAgentFiles
+from perdure.features.files.file_service import FileState
+from perdure.features.files.folder_service import AsyncAgentFiles
 from perdure.features.files.values import IfExists
 from perdure.features.files.wire import (
     AgentFiles,
@@ -26,13 +26,13 @@ from perdure.features.files.wire import (
     file_id_of,
     folder_shape,
 )
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.archives import Passage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
+from perdure.server.wire.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, pages
 
 router = Router(tags=["folders"])
 

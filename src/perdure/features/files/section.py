@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from perdure.context.retrieval.expand import largest
 from perdure.context.sections.envelopes import envelope
+from perdure.context.sections.expand import largest
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
 from perdure.core.ports import TokenCounter
-from perdure.core.provenance.sources import Source
 from perdure.core.runs import Prefix
+from perdure.core.sources import Source
 from perdure.core.text.markup import escape_tags
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import Memory
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.engine.prompt.prefixes import Memory
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.units import file_source
 from perdure.features.files.values import AgentFile, Folder
 from perdure.features.files.views import LEAST_VIEW_TOKENS, FileLimits, limits_of, read_view

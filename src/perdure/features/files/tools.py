@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
-from perdure.context.retrieval.expand import Budget
+from perdure.context.sections.expand import Budget
 from perdure.core.errors import ToolError
 from perdure.core.ids import AgentId
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 from perdure.core.text.forms import name_form
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.matches import clip_line
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.domain.provenance.context import sources_of_passages
 from perdure.domain.tools.calls import MemoryCall
-from perdure.features.files.tables.files import AgentFiles, Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import AgentFiles, Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.units import file_source
 from perdure.features.files.values import AgentFile, Folder
 from perdure.features.files.views import close_oldest, limits_of, open_view, page_label, read_lines, read_text

@@ -12,11 +12,11 @@ from perdure.core.documents import Chunk
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, FileId, FolderId, Ids, PassageId, is_id
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.core.tools.engine_specs import FILE_TOOLS
 from perdure.domain.values import check_fields, check_item_limits, check_json
-from perdure.features.files.tables.files import Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import File, Folder, IfExists, file_tag
 from perdure.storage.tx import Tx
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.context.retrieval.expand import largest
+from perdure.context.sections.expand import largest
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, FileId
 from perdure.core.ports import TokenCounter
-from perdure.features.files.tables.files import AgentFiles, Files
+from perdure.features.files.file_tables import AgentFiles, Files
 from perdure.features.files.values import PART_CHARS, AgentFile, File, FilePart
 from perdure.storage.tx import Tx
 

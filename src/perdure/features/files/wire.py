@@ -9,12 +9,12 @@ from typing_extensions import TypedDict
 
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
+from perdure.features.files import folder_service as sizes
 from perdure.features.files import values as files
-from perdure.features.files.service import folders as sizes
-from perdure.features.files.service.files import FileState
+from perdure.features.files.file_service import FileState
 from perdure.features.files.units import NAME_CHARS, FolderChanges
 from perdure.features.files.views import limits_of
-from perdure.library.agents import AgentState
+from perdure.library.agents.agents import AgentState
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import JsonObject, keywords

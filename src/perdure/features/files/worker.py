@@ -32,14 +32,14 @@ from perdure.core.errors import (
     StoreError,
     StoreUnavailable,
 )
-from perdure.core.errors.store import disk_error
 from perdure.core.ids import FileId, Ids, OrgId
 from perdure.core.ports import FileContents, folder_of
+from perdure.core.store_errors import disk_error
 from perdure.engine.ports import Ports
-from perdure.engine.run.leases import is_dead
+from perdure.engine.records.leases import is_dead
 from perdure.engine.workers.worker import Worker
-from perdure.features.files.tables.files import Files
-from perdure.features.files.tables.folders import Folders
+from perdure.features.files.file_tables import Files
+from perdure.features.files.folder_tables import Folders
 from perdure.features.files.units import add_chunks, drop_chunks
 from perdure.features.files.values import File, FilePart
 from perdure.features.files.views import limits_of, open_if_room, parts_of

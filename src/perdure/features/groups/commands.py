@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, cast
 
-from perdure.cli.run import Yes, agent_names, agent_option, argument, command, for_work, group_names, option
+from perdure.cli.commands.run import Yes, agent_names, agent_option, argument, command, for_work, group_names, option
 
 if for_work(__name__):
     import asyncio
@@ -18,9 +18,9 @@ if for_work(__name__):
     from rich.padding import Padding
     from rich.text import Text
 
+    from perdure.cli.session.work import STDIN, confirm, deleting, get_agent, load_all
     from perdure.cli.views.json import fields, message_shape
     from perdure.cli.views.view import View, local_time, new_table, plural, short_id, visible
-    from perdure.cli.work import STDIN, confirm, deleting, get_agent, load_all
     from perdure.core.ids import AgentId
     from perdure.features.groups import values as core
     from perdure.features.groups.replies import GroupReply

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-from perdure.cli.run import LastAgent, Yes, command, for_work, option
+from perdure.cli.commands.run import LastAgent, Yes, command, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
     from rich.text import Text
 
-    from perdure.cli.chat.render import diff_view
+    from perdure.cli.session.work import deleting
     from perdure.cli.views.json import fields
+    from perdure.cli.views.render import diff_view
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-    from perdure.cli.work import deleting
     from perdure.features.groups.companion_service import CompanionInfo, PassInfo
     from perdure.features.groups.feature import COMPANION
     from perdure.features.groups.values import PassCause, PassOutcome

@@ -23,9 +23,9 @@ from perdure.features.groups.units import TURNS_MAX, GroupChanges, update_group
 from perdure.features.groups.values import Group, GroupKind, Pass, PassCause, last_words
 from perdure.features.groups.work_tables import Passes
 from perdure.features.groups.worker import Companions
-from perdure.library.blocks import reason_in
-from perdure.library.checks import check_limit, outside
-from perdure.library.parts import AsyncPart, reads, writes
+from perdure.library.memory.blocks import reason_in
+from perdure.library.parts.checks import check_limit, outside
+from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 WAIT_S = 0.05

@@ -23,7 +23,7 @@ from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import GroupChanges, NewGroup, create_group, update_group
 from perdure.features.groups.values import FREQUENCY, SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.features.groups.work_tables import Passes
-from perdure.library.agents import CompanionKind
+from perdure.library.agents.agents import CompanionKind
 from perdure.storage.tx import Tx
 
 COMPANION_LOST: Point[[Tx, AgentId, datetime], None] = Point("companion_lost")

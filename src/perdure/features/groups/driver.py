@@ -28,10 +28,10 @@ from perdure.core.messages import Image, Message, Text
 from perdure.core.runs import Failure, Run, RunKey, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.values import is_there
+from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import Ports, PriceOf
+from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
 from perdure.features.groups.log import (
     Finish,

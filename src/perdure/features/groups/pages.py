@@ -12,7 +12,7 @@ from perdure.core.text.reprs import attributes
 from perdure.features.groups.feature import COMPANION_OF
 from perdure.features.groups.service import Entry, entry_id, is_deleted
 from perdure.features.groups.values import Group, GroupFilter
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, Section, after_of, agent_id_of
 

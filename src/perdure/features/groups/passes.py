@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, Ids, RunId
 from perdure.core.messages import Message
 from perdure.core.ports import TokenCounter
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import zone
 from perdure.core.tools.engine_specs import FINISH_TOOLS

@@ -18,7 +18,7 @@ from perdure.features.groups.values import (
     SpeakerFailed,
     SpeakerStarted,
 )
-from perdure.library.reply import Reply
+from perdure.library.messages.reply import Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,17 +16,17 @@ from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.features.groups import wire
 from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
-from perdure.library.checks import LIMIT_MAX, Page
+from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.errors import failure_answer
-from perdure.server.http import Json, Library, Router, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
-from perdure.server.sse import Streams
 from perdure.server.wire.answers import Message, Reply
 from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.errors import failure_answer
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
+from perdure.server.wire.http import Json, Library, Router, json_answer, library_of, pages
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
+from perdure.server.wire.sse import Streams
 
 router = Router(tags=["groups"])
 

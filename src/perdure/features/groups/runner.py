@@ -21,10 +21,10 @@ from perdure.core.ids import GroupId
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget
+from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import in_effect
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.leases import is_dead
-from perdure.engine.run.run_request import check_input
+from perdure.engine.records.leases import is_dead
+from perdure.engine.records.run_request import check_input
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.driver import TurnDriver, find_run

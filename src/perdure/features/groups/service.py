@@ -15,7 +15,7 @@ from perdure.core.runs import IfBusy
 from perdure.core.text.reprs import short_repr
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
-from perdure.engine.run.run_request import NewMessage
+from perdure.engine.records.run_request import NewMessage
 from perdure.features.groups.companions import change_group, delete_group, enable_companion
 from perdure.features.groups.log import load_messages
 from perdure.features.groups.passes import with_turns_counter
@@ -26,12 +26,12 @@ from perdure.features.groups.units import GroupChanges, GroupFields, GroupReques
 from perdure.features.groups.values import SLEEPTIME_KINDS, GroupEvent, GroupFilter, GroupKind, GroupMessage, GroupTurn
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.work_tables import GroupTurns
-from perdure.library.agents import AllAgents
-from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
+from perdure.library.agents.agents import AllAgents
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.requests import fetch_images
 from perdure.library.messages.sending import Picture, load_images
-from perdure.library.parts import AsyncPart, reads
+from perdure.library.parts.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10

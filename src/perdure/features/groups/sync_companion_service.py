@@ -10,7 +10,7 @@ from typing import Unpack
 from perdure.core.blocks import Author
 from perdure.features.groups.companion_service import AsyncCompanion, CompanionChanges, CompanionInfo, PassInfo
 from perdure.features.groups.values import GroupKind
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["Companion"]
 

@@ -14,8 +14,8 @@ from perdure.features.groups.units import GroupChanges, GroupFields
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.values import GroupEvent, GroupKind, GroupMessage, GroupTurn
 from perdure.library.messages.sending import Picture
-from perdure.library.portal import Portal
-from perdure.library.sync.parts import Part
+from perdure.library.parts.portal import Portal
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["Group", "GroupById", "Groups"]
 

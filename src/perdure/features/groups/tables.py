@@ -14,8 +14,8 @@ from perdure.features.groups.feature import ATTACHMENTS
 from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupFilter, GroupMember, GroupMessage
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent
-from perdure.storage.upkeep.deleted import delete_shared
 
 _SETTINGS = (
     "description, manager_agent_id, termination_token, max_turns, max_tokens, max_cost_usd, frequency,"

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from perdure.core.ids import AgentId, GroupId, MessageId
 from perdure.core.messages import Message, Text, images_of, text_without_images
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
 from perdure.core.text.forms import name_key
 from perdure.core.text.markup import UNSEEN
-from perdure.engine.run.run_request import NewMessage
+from perdure.engine.records.run_request import NewMessage
 from perdure.features.groups.log import load_messages
 from perdure.features.groups.tables import GroupMessages
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupPlan, Speaker

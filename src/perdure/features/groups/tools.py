@@ -33,11 +33,11 @@ from perdure.core.ids import AgentId, RunId, is_id
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunFilter, RunOptions
-from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.engine.context_engines.turns import subagent_call
+from perdure.core.specs import Tool, ToolOutcome
+from perdure.engine.compaction.engine_turns import subagent_call
 from perdure.engine.ports import Ports
+from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

@@ -19,7 +19,7 @@ from perdure.domain.values import check_fields, check_range, is_there
 from perdure.engine.budget import check_agent_size, find_limit
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.rows import decode_drafts, encode_drafts
+from perdure.engine.records.rows import decode_drafts, encode_drafts
 from perdure.features.groups.log import Finish, GroupLog, load_group_log
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import (

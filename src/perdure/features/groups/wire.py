@@ -14,18 +14,18 @@ from perdure.core.messages import Message
 from perdure.core.ports import Embedder
 from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
-from perdure.engine.run.run_request import NewMessage
+from perdure.engine.records.run_request import NewMessage
 from perdure.features.groups import values as core
 from perdure.features.groups.companion_service import PassEdit, PassInfo
 from perdure.features.groups.replies import GroupReply, SpeakerReply
 from perdure.features.groups.service import entry_id, is_deleted
 from perdure.features.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
-from perdure.library.agents import AgentState
-from perdure.library.checks import Page
+from perdure.library.agents.agents import AgentState
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
 from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages

@@ -32,10 +32,10 @@ from perdure.core.messages import Message, Text
 from perdure.core.runs import Run, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
+from perdure.engine.log.run_log import Line, RunLog
 from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
-from perdure.engine.run.log import Line, RunLog
-from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
+from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.companions import companions_of, find_companion

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from perdure.cli.run import Yes, argument, command, for_work
+from perdure.cli.commands.run import Yes, argument, command, for_work
 
 if for_work(__name__):
-    from perdure.cli.chat.terminal import program
+    from perdure.cli.session.work import confirm, progress_bar
+    from perdure.cli.views.terminal import program
     from perdure.cli.views.view import View, new_table
-    from perdure.cli.work import confirm, progress_bar
     from perdure.features.local.catalogue import catalogue, known_model
     from perdure.features.local.models import PROVIDER, LocalModels
     from perdure.settings import Settings

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from perdure.features.local.catalogue import known_model
 from perdure.features.local.models import PROVIDER, LocalModels
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import is_whole_server
+from perdure.server.wire.http import is_whole_server
 from perdure.ui.render import Data, Notice, Section, field_of, form_of
 
 

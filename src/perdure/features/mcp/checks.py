@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from perdure.cli.commands.store_checks import Check, Rows
 from perdure.cli.views.view import plural
-from perdure.core.tools.pip_line import pip_line
+from perdure.core.text.pip_line import pip_line
 
 
 def checks(rows: Rows, tables: Collection[str]) -> Iterator[Check]:

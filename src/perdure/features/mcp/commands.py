@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import Yes, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
+    from perdure.cli.session.work import confirm, deleting, open_store, read_pairs
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, first_names, local_time, plural, visible
-    from perdure.cli.work import confirm, deleting, open_store, read_pairs
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff

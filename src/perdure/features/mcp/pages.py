@@ -13,7 +13,7 @@ from perdure.core.text.reprs import attributes
 from perdure.features.mcp.routes import McpGuard
 from perdure.features.mcp.values import Definition, McpTool
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import rules_machine
+from perdure.server.wire.http import rules_machine
 from perdure.ui.render import Data, Notice, Section, field_of, form_of, pretty
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from perdure.core.text.addresses import is_allowed
+from perdure.core.incoming.addresses import is_allowed
 from perdure.toolbox.web_guard import Resolve, is_address, nonpublic_range, resolve, unwrap_address
 
 

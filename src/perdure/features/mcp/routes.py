@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
-from perdure.core.tools.spec import ToolFilter
+from perdure.core.specs import ToolFilter
 from perdure.features.mcp.service import AsyncMcp
 from perdure.features.mcp.units import McpChanges, ServerOptions
 from perdure.features.mcp.values import McpServer
@@ -35,11 +35,11 @@ from perdure.features.mcp.wire import (
 )
 from perdure.features.mcp.wire import McpServer as WireMcpServer
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.addresses import Addresses
-from perdure.server.errors import UNKNOWN
-from perdure.server.http import Json, Library, Router, json_answer, json_bytes
+from perdure.server.access.addresses import Addresses
 from perdure.server.wire.answers import ToolRun
+from perdure.server.wire.errors import UNKNOWN
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer, json_bytes
 from perdure.server.wire.tools import Tool as WireTool
 from perdure.server.wire.tools import ToolHit, ToolSearchIn, execution_shape, hit_shape, tool_shape
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
-from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
+from perdure.core.specs import Tool, ToolFilter, ToolOutcome
 from perdure.engine.conversations.reset import delete
 from perdure.features.mcp.places import leads_inside
 from perdure.features.mcp.tables import Servers
@@ -33,8 +33,8 @@ from perdure.features.mcp.units import (
     same_origin,
 )
 from perdure.features.mcp.values import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.library.checks import check_text
-from perdure.library.parts import AsyncPart, reads
+from perdure.library.parts.checks import check_text
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

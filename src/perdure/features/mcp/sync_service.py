@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.specs import ToolOutcome
 from perdure.features.mcp.service import AsyncMcp, McpState
 from perdure.features.mcp.units import ServerOptions, ToolsByStatus
 from perdure.features.mcp.values import McpServer, McpTool, ToolListing
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["Mcp"]
 

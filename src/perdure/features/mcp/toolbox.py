@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ExtraMissing, McpUnreachable, PerdureError
 from perdure.core.ids import McpServerId
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.core.limits import DEFAULT_LIMITS
+from perdure.core.incoming.limits import DEFAULT_LIMITS
 from perdure.core.messages import IMAGE_TYPES, Image, ToolStatus
 from perdure.core.ports import CallContext
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
+from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.text.json_strings import compact_json
-from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.features.mcp.connect import is_installed
 from perdure.features.mcp.errors import McpGone, McpLate
 from perdure.features.mcp.session import Session

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SecretUnreadable
 from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.secrets import Cipher
-from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.core.specs import Tool, ToolSpec
 from perdure.domain.rotation import Rotated
 from perdure.domain.secrets import resolve_values
 from perdure.engine.ports import Ports

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
+from perdure.core.incoming.addresses import is_allowed
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
-from perdure.core.text.addresses import is_allowed
 from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.tools.schema import check_schema, plain_schema
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from perdure.cli.run import Agent, LastAgent, Yes, argument, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, LastAgent, Yes, argument, command, flag, for_work, option
 from perdure.core.text.forms import name_form
 
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.work import deleting, get_agent, read_object
     from perdure.cli.views.json import fields, reply_shape
     from perdure.cli.views.view import View, new_table, visible
-    from perdure.cli.work import deleting, get_agent, read_object
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
     from perdure.core.text.zones import zone

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, Ids, ScheduleId
-from perdure.domain.agents.copies import CopyPart, HeldRows
 from perdure.domain.agents.units import COMPANIONS
+from perdure.domain.conversations.agent_copies import CopyPart, HeldRows
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule, check_timing
 from perdure.storage.tx import Tx

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Header, Query
 
 from perdure.core.ids import AgentId, ConversationId
-from perdure.engine.run.run_request import KEY_MAX_CHARS
+from perdure.engine.records.run_request import KEY_MAX_CHARS
 from perdure.features.schedules.units import next_times
 from perdure.features.schedules.values import ScheduleStatus
 from perdure.features.schedules.wire import (
@@ -20,11 +20,11 @@ from perdure.features.schedules.wire import (
     ScheduleShape,
     schedule_shape,
 )
-from perdure.library.checks import LIMIT_MAX
+from perdure.library.parts.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.addresses import Addresses
-from perdure.server.http import Json, Library, Router, json_answer
+from perdure.server.access.addresses import Addresses
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer
 from perdure.server.wire.runs import Run, wire_run
 
 router = Router(tags=["schedules"])

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.messages import ImageLink, Text
 from perdure.engine.budget import check_agent_size
+from perdure.engine.records.run_request import NewMessage, callback_to_store
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, callback_to_store
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule, create_schedule, next_times
 from perdure.features.schedules.values import (
@@ -25,9 +25,9 @@ from perdure.features.schedules.values import (
     parse_interval,
 )
 from perdure.features.schedules.worker import ScheduleWorker, UserEvent, check_schedule, event_request
-from perdure.library.checks import check_choice, check_limit, check_number, check_text
 from perdure.library.messages.requests import fetch_images
-from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
+from perdure.library.parts.checks import check_choice, check_limit, check_number, check_text
+from perdure.library.parts.part import AsyncAgentPart, AsyncPart, reads
 from perdure.storage.tx import Tx
 
 

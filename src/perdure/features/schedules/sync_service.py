@@ -11,7 +11,7 @@ from perdure.core.ids import ConversationId, ScheduleId
 from perdure.engine.run.accept import Accepted
 from perdure.features.schedules.service import AsyncEvents, AsyncSchedules
 from perdure.features.schedules.values import Firing, InQuietHours, Missed, Schedule, ScheduleStatus
-from perdure.library.sync.parts import AgentPart, Part
+from perdure.library.sync.parts.part import AgentPart, Part
 
 __all__ = ["Events", "Schedules"]
 

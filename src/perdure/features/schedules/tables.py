@@ -21,7 +21,7 @@ from perdure.features.schedules.values import (
 )
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.background.batches import CALLBACK
+from perdure.storage.tables.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, Table, deleted_place, first, keep_places, own_agent
 
 FIRINGS_KEPT = 1_000

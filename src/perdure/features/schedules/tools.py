@@ -8,9 +8,9 @@ from typing import Any, Literal
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.ids import ScheduleId, is_id
 from perdure.core.messages import Text, text_of
+from perdure.core.specs import ToolOutcome
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.zones import zone
-from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.tools.calls import MemoryCall
 from perdure.features.schedules import values
 from perdure.features.schedules.tables import Schedules

@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, RunId, ScheduleId
+from perdure.core.incoming.zones import check_zone
 from perdure.core.messages import Image, Role, Text
 from perdure.core.runs import Callback
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
-from perdure.core.text.zones import check_zone, zone
+from perdure.core.text.zones import zone
 
 Missed = Literal["skip", "once", "all"]
 """What becomes of due times at which nobody could fire: none is made up for, one is for all of them, or each is."""

@@ -13,7 +13,7 @@ from perdure.core.errors import ScheduleInvalid
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
 from perdure.core.secrets import hide_secret
-from perdure.engine.run.run_request import MAX_STEPS, NewMessage
+from perdure.engine.records.run_request import MAX_STEPS, NewMessage
 from perdure.features.schedules.units import NewSchedule
 from perdure.features.schedules.values import Firing, Schedule, ScheduledMessage, is_day
 from perdure.server.wire.base import WireRequest, parse_parts, stamp

@@ -35,10 +35,10 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
 from perdure.domain.agents.units import COMPANIONS
 from perdure.engine.budget import check_key_size
+from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
+from perdure.engine.records.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.run.accept import accept
-from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.workers.worker import Worker
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due

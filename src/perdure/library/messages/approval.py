@@ -18,13 +18,13 @@ from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls
 from perdure.engine.approvals.decisions import find_decisions
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.checks import check_text, outside
-from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.messages.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.messages.reply import Reply, although_kept
 from perdure.library.messages.requests import AsyncRequests
-from perdure.library.parts import find_conversation, reads, writes
-from perdure.library.reply import Reply, although_kept
+from perdure.library.parts.checks import check_text, outside
+from perdure.library.parts.part import find_conversation, reads, writes
 from perdure.storage.tx import Tx
 
 

@@ -27,10 +27,10 @@ from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.compaction.compact_view import Compacted, compact
 from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
-from perdure.engine.run.system_messages import recompile, renew_system_message
-from perdure.library.checks import Page, check_limit, check_number, outside
-from perdure.library.parts import AsyncAgentPart, find_conversation, reads, writes
-from perdure.library.providers import ModelHandles
+from perdure.engine.prompt.system_messages import recompile, renew_system_message
+from perdure.library.parts.checks import Page, check_limit, check_number, outside
+from perdure.library.parts.part import AsyncAgentPart, find_conversation, reads, writes
+from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
 
 COMPACTED: Point[[App, AgentId], None] = Point("compacted")

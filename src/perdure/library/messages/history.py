@@ -13,9 +13,8 @@ from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.conversations.importing import import_waiting
 from perdure.engine.forgetting.forget import message_item, record
-from perdure.engine.run.run_request import NewMessage
-from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_limit, check_number, check_text, outside
+from perdure.engine.prompt.system_messages import render_system_message
+from perdure.engine.records.run_request import NewMessage
 from perdure.library.messages.paging import (
     History,
     HistoryPage,
@@ -27,7 +26,8 @@ from perdure.library.messages.paging import (
     load_whole,
 )
 from perdure.library.messages.requests import AsyncRequests, fetch_images
-from perdure.library.parts import find_conversation, reads
+from perdure.library.parts.checks import check_limit, check_number, check_text, outside
+from perdure.library.parts.part import find_conversation, reads
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

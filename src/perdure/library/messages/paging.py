@@ -17,7 +17,7 @@ from perdure.domain.conversations.units import Batch, batch_of, join_rows
 from perdure.domain.values import batches
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.system_messages import render_system_message
+from perdure.engine.prompt.system_messages import render_system_message
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -19,12 +19,12 @@ from perdure.core.messages import Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
+from perdure.engine.records.run_request import NewMessage, RunRequest, callback_to_store, with_run
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.batch import named_request
-from perdure.engine.run.run_request import NewMessage, RunRequest, callback_to_store, with_run
-from perdure.library.parts import AsyncAgentPart
-from perdure.library.providers import ModelHandles
-from perdure.library.reply import Reply, Turn
+from perdure.library.messages.reply import Reply, Turn
+from perdure.library.parts.part import AsyncAgentPart
+from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from perdure.core.ids import ConversationId
 from perdure.core.incoming.bodies import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
 from perdure.core.runs import IfBusy, RunOptions
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.checks import check_text
-from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.messages.approval import AsyncApproval
-from perdure.library.reply import Reply
+from perdure.library.messages.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.messages.reply import Reply
+from perdure.library.parts.checks import check_text
 
 Picture = Path | bytes | str
 """A picture: a file, its bytes, or its address, which begins with http:// or https://."""

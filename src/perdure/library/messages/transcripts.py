@@ -10,9 +10,9 @@ from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
 from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
-from perdure.library.checks import check_limit, check_number
-from perdure.library.parts import AsyncAgentPart, find_conversation, reads
-from perdure.library.search import Moment, period
+from perdure.library.memory.search import Moment, period
+from perdure.library.parts.checks import check_limit, check_number
+from perdure.library.parts.part import AsyncAgentPart, find_conversation, reads
 from perdure.storage.tx import Tx
 
 VERSIONS_PAGE = 50

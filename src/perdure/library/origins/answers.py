@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.app import ModelRegistry
-from perdure.context.request.assemble import View, parse_recalled
+from perdure.context.sections.assemble import View, parse_recalled
 from perdure.context.sections.envelopes import is_block_key
 from perdure.core.blocks import BlockVersion
 from perdure.core.errors import NotFound, PerdureError

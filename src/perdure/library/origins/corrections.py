@@ -13,8 +13,8 @@ from perdure.domain.agents.units import COMPANIONS
 from perdure.engine.forgetting.erase import erase as erase_text
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
 from perdure.engine.forgetting.forget import forget, undo
-from perdure.library.checks import check_limit, check_number, check_text, outside
-from perdure.library.parts import AsyncAgentPart, reads
+from perdure.library.parts.checks import check_limit, check_number, check_text, outside
+from perdure.library.parts.part import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
 

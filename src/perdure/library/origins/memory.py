@@ -15,8 +15,8 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import CompactionNote, Message
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.passages import CAPTURED, Passage
-from perdure.core.provenance.sources import TrustLabel, WriteSource
 from perdure.core.runs import RunKey
+from perdure.core.sources import TrustLabel, WriteSource
 from perdure.core.text.line_diff import find_line_before
 from perdure.library.origins.answers import find_message
 from perdure.library.origins.values import MemoryOrigin, MessageText, Write

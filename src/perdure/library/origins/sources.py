@@ -10,20 +10,12 @@ from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId, RunId, is_id
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import (
-    TRUSTED,
-    MemoryWrite,
-    RevertResult,
-    SourceSummary,
-    TrustLabel,
-    WriteText,
-    parse_source,
-)
+from perdure.core.sources import TRUSTED, MemoryWrite, RevertResult, SourceSummary, TrustLabel, WriteText, parse_source
 from perdure.core.text.line_diff import diff_lines
 from perdure.domain.texts import keeper_of
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
-from perdure.library.checks import check_limit, check_text, outside
-from perdure.library.parts import AsyncPart, reads
+from perdure.library.parts.checks import check_limit, check_text, outside
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 WRITES_MAX = 10_001

@@ -11,7 +11,7 @@ from perdure.context.request.explain import Explanation
 from perdure.core.ids import AgentId, ConversationId, EpisodeId, FactId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
-from perdure.core.provenance.sources import TrustLabel, WriteSource
+from perdure.core.sources import TrustLabel, WriteSource
 from perdure.core.text.reprs import short_repr
 
 

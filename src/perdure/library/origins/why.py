@@ -13,11 +13,11 @@ from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, Passag
 from perdure.core.nodes import parse_handle
 from perdure.core.text.forms import match_form
 from perdure.domain.archives.passages import page_of_text
-from perdure.library.checks import check_text
 from perdure.library.origins.answers import answer_of, find_message, last_step
 from perdure.library.origins.memory import MemoryOrigins
 from perdure.library.origins.values import AnswerOrigin, Origin
-from perdure.library.parts import AsyncAgentPart, find_conversation, find_run
+from perdure.library.parts.checks import check_text
+from perdure.library.parts.part import AsyncAgentPart, find_conversation, find_run
 from perdure.library.runs.steps import load_with_run
 from perdure.storage.tx import Tx
 

@@ -10,11 +10,11 @@ from perdure.core.errors import Conflict, IdempotencyMismatch, NotFound
 from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
+from perdure.engine.records.run_request import RunRequest, callback_to_store
 from perdure.engine.run.batch import digest_of
-from perdure.engine.run.run_request import RunRequest, callback_to_store
-from perdure.library.checks import Page
 from perdure.library.messages.requests import prepare_batch
-from perdure.library.parts import AsyncPart, reads
+from perdure.library.parts.checks import Page
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.library.runs.runs import AsyncRuns
 from perdure.storage.tx import Tx
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from perdure.context.request.assemble import canonical
+from perdure.context.sections.assemble import canonical
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, LimitReached, ModelError, ModelNotFound, ReplayMismatch
 from perdure.core.ids import AgentId, RunId, StepId
+from perdure.core.loops import split_arguments
 from perdure.core.messages import Message, Part, Reasoning, ToolCall, parts_to_json, text_of
 from perdure.core.models import ModelRequest
 from perdure.core.runs import NO_USAGE, Run, Step, Usage
-from perdure.core.tools.loops import split_arguments
 from perdure.engine.budget import CallBudget
-from perdure.library.checks import check_text
-from perdure.library.parts import AsyncAgentPart, find_run, list_run_messages, reads
+from perdure.library.parts.checks import check_text
+from perdure.library.parts.part import AsyncAgentPart, find_run, list_run_messages, reads
 from perdure.library.runs.steps import build_request, is_redacted, prices_of
 from perdure.storage.tx import Tx
 

@@ -14,8 +14,8 @@ from perdure.core.messages import Message
 from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
 from perdure.domain.conversations.spans import Span, spans_of
 from perdure.domain.conversations.units import join_batches
-from perdure.library.checks import Page, check_limit, check_number
-from perdure.library.parts import find_conversation, find_run, list_run_messages, reads, writes
+from perdure.library.parts.checks import Page, check_limit, check_number
+from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads, writes
 from perdure.library.runs.replays import AsyncReplays
 from perdure.storage.tx import Tx
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 from perdure.app import ModelRegistry
 from perdure.app import prices_of as prices_of
 from perdure.context.engines.sliding_window import leaving_by
-from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
-from perdure.context.window.overview import ContextOverview, ResultUse
+from perdure.context.request.overview import ContextOverview, ResultUse
+from perdure.context.sections.assemble import View, assemble, canonical, digest_of
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
@@ -28,12 +28,12 @@ from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.values import as_tags, check_item_limits
+from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.compaction.summarise import situation_of
-from perdure.engine.context_engines.calls import PAGED
+from perdure.engine.context_engines import PAGED
 from perdure.engine.run.request import load_view
-from perdure.engine.run.room import Preview, preview
-from perdure.library.checks import Page, check_limit, check_text
-from perdure.library.parts import AsyncAgentPart, find_conversation, find_run, list_run_messages, reads, writes
+from perdure.library.parts.checks import Page, check_limit, check_text
+from perdure.library.parts.part import AsyncAgentPart, find_conversation, find_run, list_run_messages, reads, writes
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -126,8 +126,8 @@ class AsyncSteps(AsyncAgentPart):
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
-        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
-        of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
+        Its canonical form (`perdure.context.sections.assemble.canonical`) is checked against the recorded digest; a
+        step of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """

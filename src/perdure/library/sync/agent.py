@@ -8,11 +8,12 @@ from typing import Unpack
 from perdure.core.agents import Agent as AgentInfo
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.agent import AsyncAgent, AsyncAgentById
-from perdure.library.portal import Portal
-from perdure.library.sync.agents import AgentRecord
-from perdure.library.sync.archives import AgentArchives
-from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.parts.portal import Portal
+from perdure.library.sync.agents.agents import AgentRecord
 from perdure.library.sync.feature_parts import AgentFeatures
+from perdure.library.sync.memory.archives import AgentArchives
+from perdure.library.sync.memory.blocks import AgentBlocks
+from perdure.library.sync.memory.passages import Archival
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
 from perdure.library.sync.messages.sending import Sending
@@ -20,7 +21,6 @@ from perdure.library.sync.messages.transcripts import Transcripts
 from perdure.library.sync.origins.corrections import Corrections
 from perdure.library.sync.origins.sources import Sources
 from perdure.library.sync.origins.why import Why
-from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs.runs import Runs
 from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.tools.secrets import Secrets

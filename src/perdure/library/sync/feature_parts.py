@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
     from perdure.features.facts.sync_service import Facts
-    from perdure.features.facts.values import FactEvent, Profile
-    from perdure.features.files.service.sync_folders import AgentFiles, Folders
+    from perdure.features.facts.values.facts import FactEvent, Profile
+    from perdure.features.files.sync_folder_service import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
-    from perdure.library.portal import Portal
+    from perdure.library.parts.portal import Portal
 
 __all__ = ["AgentFeatures", "StoreFeatures"]
 
@@ -59,7 +59,7 @@ class StoreFeatures:
     @property
     def folders(self) -> Folders:
         """All folders of the store. Several agents may share one."""
-        from perdure.features.files.service.sync_folders import Folders
+        from perdure.features.files.sync_folder_service import Folders
 
         return Folders(self._portal, self._inner.folders)
 
@@ -143,7 +143,7 @@ class AgentFeatures:
     @property
     def files(self) -> AgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
-        from perdure.features.files.service.sync_folders import AgentFiles
+        from perdure.features.files.sync_folder_service import AgentFiles
 
         return AgentFiles(self._portal, self._inner.files)
 

@@ -14,16 +14,16 @@ from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
+from perdure.library.memory.search import RecallOptions
+from perdure.library.parts.portal import Portal
 from perdure.library.perdure import AgentOptions, AsyncPerdure
-from perdure.library.portal import Portal
-from perdure.library.search import RecallOptions
 from perdure.library.sync.agent import Agent
-from perdure.library.sync.archives import Archives
-from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.feature_parts import StoreFeatures
+from perdure.library.sync.memory.archives import Archives
+from perdure.library.sync.memory.blocks import Blocks
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
-from perdure.search.hits import Recalled
+from perdure.search.ranking.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
 

@@ -12,11 +12,11 @@ from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.ports import CallContext
+from perdure.core.specs import Tool, ToolCode, ToolOutcome
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.source import needs_agent
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.blocks.units import change_blocks
-from perdure.domain.tools.environment import load_inputs
+from perdure.domain.environment import load_inputs
 from perdure.engine.run.tool_calls import call_by_hand
 
 TIMEOUT_S = 30.0

@@ -19,8 +19,8 @@ from perdure.domain.rotation import rotate_callbacks, rotate_registered, rotate_
 from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
 from perdure.engine.ports import SystemClock
-from perdure.library.checks import Page, check_text
-from perdure.library.parts import AsyncPart, reads, writes
+from perdure.library.parts.checks import Page, check_text
+from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx

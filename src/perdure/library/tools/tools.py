@@ -13,10 +13,10 @@ from perdure.app import Functions
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound, SourceInvalid
 from perdure.core.ids import ToolId, is_id
+from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.tools.units import (
     NewTool,
     ToolChanges,
@@ -31,9 +31,9 @@ from perdure.domain.tools.units import (
     upsert_tool,
 )
 from perdure.engine.conversations.reset import delete
-from perdure.library.agents import AsyncAgentRecord
-from perdure.library.checks import Page, check_limit, check_page, check_text, outside
-from perdure.library.parts import AsyncPart, reads, writes
+from perdure.library.agents.agents import AsyncAgentRecord
+from perdure.library.parts.checks import Page, check_limit, check_page, check_text, outside
+from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.library.tools.calls import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 

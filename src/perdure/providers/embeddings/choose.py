@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.ports import Embedder
-from perdure.core.tools.pip_line import pip_line
+from perdure.core.text.pip_line import pip_line
 from perdure.providers.discovery import find_providers, local_providers
 from perdure.providers.embeddings.vectors import with_cache
 from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint

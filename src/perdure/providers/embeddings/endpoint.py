@@ -16,8 +16,8 @@ from perdure.core.ports import EmbedPurpose
 from perdure.core.text.json_strings import encodable
 from perdure.providers.embeddings.vectors import prefix_of, unit_rows
 from perdure.providers.masking import WHOLE, read_answer
-from perdure.providers.openai_chat.endpoint import Connections, api_url, is_openai, request_headers
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
+from perdure.providers.openai_endpoint import Connections, api_url, is_openai, request_headers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,8 +23,8 @@ class OpenAIApi:
 
     def build(self, source: ModelSource) -> Model:
         """The model; calls in its text are read, but not of the large hosts."""
-        from perdure.providers.openai_chat.endpoint import Connections
         from perdure.providers.openai_chat.model import OpenAIChat
+        from perdure.providers.openai_endpoint import Connections
 
         endpoint = source.endpoint
         chat = OpenAIChat(

@@ -32,10 +32,10 @@ from perdure.core.models import (
 )
 from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import answer_pieces, mask_fields, mask_headers
-from perdure.providers.openai_chat.endpoint import Connections, Dialect, api_url, dialect_of, request_headers, simpler
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
+from perdure.providers.openai_endpoint import Connections, Dialect, api_url, dialect_of, request_headers, simpler
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.core.text.json_strings import encodable
 from perdure.providers.answer_schemas import with_schema_in_prompt
 from perdure.providers.history import legal_arguments, put_words_first, turn_start, unseen_text
-from perdure.providers.openai_chat.endpoint import Dialect
+from perdure.providers.openai_endpoint import Dialect
 
 NAME_CHARS_MAX = 64
 CALL_ID_CHARS_MAX = 40  # OpenAI refuses longer ones; another provider may have given them

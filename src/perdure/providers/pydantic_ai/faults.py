@@ -21,7 +21,7 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from perdure.core.tools.pip_line import pip_line
+from perdure.core.text.pip_line import pip_line
 from perdure.providers.masking import mask_text
 
 _DETAIL_CHARS = 1_000

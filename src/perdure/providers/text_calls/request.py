@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any
 
 from perdure.core.errors import InvalidArguments
+from perdure.core.loops import HEARTBEAT, THINKING
 from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelRequest
+from perdure.core.specs import bare_name
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tools.loops import HEARTBEAT, THINKING
-from perdure.core.tools.spec import bare_name
 
 FENCE = "```"
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")

@@ -15,7 +15,7 @@ from typing import Literal
 
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
-from perdure.core.tools.spec import bare_name
+from perdure.core.specs import bare_name
 from perdure.providers.text_calls.request import (
     FENCE,
     RequestFacts,

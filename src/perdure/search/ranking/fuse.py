@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perdure.search.hits import Why
 from perdure.search.ranking.arms import (
     DAY_S,
     Neighbours,
@@ -22,6 +21,7 @@ from perdure.search.ranking.arms import (
     standard_scores,
     word_scores,
 )
+from perdure.search.ranking.hits import Why
 from perdure.search.ranking.pool import ANSWERS, ASKS, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
 from perdure.search.ranking.weights import Weights
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.search.query import count_distinct, names_in
 from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
+from perdure.search.ranking.query import count_distinct, names_in
 
 _SAID = (
     r"(?:say|said|tell|told|mention\w*|suggest\w*|recommend\w*|advis\w+|propos\w+|ask\w*|explain\w*|promis\w+|writ\w+|wrote"

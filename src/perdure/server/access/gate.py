@@ -17,9 +17,9 @@ from perdure.library.organisations import Organisations
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
 from perdure.server.access.scopes import ID, Refusal, Rule, rule_of, without_ids
+from perdure.server.access.session import Sessions
 from perdure.server.log import trace_id
 from perdure.server.prompt import KEY_S, within
-from perdure.server.session import Sessions
 
 log = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
-from perdure.library.agents import AgentState
-from perdure.library.checks import Page
+from perdure.library.agents.agents import AgentState
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, pages
 from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.answers import Confirmation, Context
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import Memory, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactIn, Compaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
+from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, pages
 from perdure.server.wire.models import facts_of
 from perdure.server.wire.shapes import Object
 

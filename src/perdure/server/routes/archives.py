@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.library.parts.checks import Page
 from perdure.server.wire.archives import Archive, ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 
 router = Router(tags=["archives"])
 

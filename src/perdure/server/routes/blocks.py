@@ -10,13 +10,13 @@ from pydantic import Field
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Router, json_answer, pages, require_scope
+from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import AgentsPage, agent_answer, agents_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.base import WIRE_FIELDS, wire_members
 from perdure.server.wire.blocks import Block, BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, IdentityIdIn, Items, Tags
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages, require_scope
 
 router = Router(tags=["blocks"])
 

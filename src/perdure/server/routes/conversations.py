@@ -18,8 +18,7 @@ from starlette.routing import Route
 from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
-from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Limit, Order, Router, json_answer, library_of
+from perdure.library.parts.checks import Page
 from perdure.server.routes.messages import (
     HistoryQuery,
     answer_message,
@@ -39,6 +38,7 @@ from perdure.server.wire.conversations import (
     RecompileIn,
 )
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
+from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, library_of
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
 from perdure.server.wire.messages import Display
 

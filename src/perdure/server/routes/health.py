@@ -9,9 +9,9 @@ from typing import Any
 from starlette.requests import Request
 
 from perdure.core.errors import StoreError
-from perdure.server.http import Json, Library, Router, json_answer, json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.wire.answers import Health
+from perdure.server.wire.http import Json, Library, Router, json_answer, json_bytes
 
 router = Router()
 

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import Query
 
 from perdure.core.agents import IdentityFilter, IdentityType
-from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import AgentsPage, agents_answer
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.blocks import Block, block_shape
 from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.identities import Identity, IdentityChangesIn, IdentityIn, Properties, property_values
 
 router = Router(tags=["identities"])

@@ -11,16 +11,16 @@ from fastapi import Header
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
 from perdure.core.runs import Batch, IfBusy, StopReason
+from perdure.engine.records.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.engine.run.batch import named_request
-from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.runs import jobs
-from perdure.server.addresses import Addresses
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.server.access.addresses import Addresses
 from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.runs import WireRunStatus, callback_fields, duration_ns, wire_run, wire_status
 from perdure.server.wire.shapes import Object, WireShape, computed

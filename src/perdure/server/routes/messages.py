@@ -22,17 +22,16 @@ from perdure.core.messages import SEND_MESSAGE
 from perdure.core.runs import MAX_COST, Run
 from perdure.engine.run.accept import Accepted
 from perdure.library.messages.paging import HistoryPage
+from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.reply import Reply
-from perdure.server.errors import continuing_run_answer, failure_answer
-from perdure.server.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
-from perdure.server.sse import Streams
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.answers import Imported, Message
 from perdure.server.wire.answers import Reply as WireReply
 from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.errors import continuing_run_answer, failure_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
+from perdure.server.wire.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
 from perdure.server.wire.input import (
     CancelRequest,
     ImportRequest,
@@ -45,6 +44,7 @@ from perdure.server.wire.input import (
 from perdure.server.wire.messages import Display, MessageType, wire_messages
 from perdure.server.wire.runs import Run as WireRun
 from perdure.server.wire.runs import letta_response, wire_run
+from perdure.server.wire.sse import Streams
 
 router = Router()
 

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from perdure.core.passages import PassageState, TagMatch
-from perdure.library.checks import Page
-from perdure.library.passages import passage_filter
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.library.memory.passages import passage_filter
+from perdure.library.parts.checks import Page
 from perdure.server.wire.answers import Confirmation, Deleted
 from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 
 router = Router(tags=["passages"])
 

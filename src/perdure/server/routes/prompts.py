@@ -19,20 +19,20 @@ from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, St
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.client_tools import client_tools_of
-from perdure.library.reply import Reply
-from perdure.server.http import Json, Library, Router, forget_body, json_answer, while_connected
+from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.library.messages.client_tools import client_tools_of
+from perdure.library.messages.reply import Reply
 from perdure.server.routes.messages import reply_answer
-from perdure.server.sse import Streams
 from perdure.server.wire.answers import Completion, Generated, Model
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
+from perdure.server.wire.http import Json, Library, Router, forget_body, json_answer, while_connected
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
 from perdure.server.wire.runs import RequestUsage
+from perdure.server.wire.sse import Streams
 
 _DISPLAY = Display(types=frozenset({"assistant_message"}))
 

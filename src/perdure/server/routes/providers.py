@@ -9,14 +9,14 @@ from pydantic import Field
 from perdure.app import PROVIDERS
 from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
-from perdure.library.checks import Page
-from perdure.library.providers import ProviderFields
-from perdure.server.addresses import Addresses
-from perdure.server.errors import NotSupported
-from perdure.server.http import Json, Library, Router, json_answer, pages
+from perdure.library.parts.checks import Page
+from perdure.library.parts.providers import ProviderFields
+from perdure.server.access.addresses import Addresses
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import ProviderIdIn, keywords
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _OWN_PROTOCOLS = {"azure", "bedrock", "google_vertex", "chatgpt_oauth", "letta"}

@@ -16,20 +16,20 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BatchId, ConversationId
 from perdure.core.runs import Feedback, Run, RunFilter, RunStatus, StepFilter, StopReason
 from perdure.domain.conversations.spans import trace_id
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepOfRun
-from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, Limit, Router, forget_body, json_answer, pages
-from perdure.server.sse import Streams
+from perdure.search.ranking.query import parse_time
 from perdure.server.wire import runs as wire
 from perdure.server.wire.answers import Message
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Date, Items, JobIdIn, RunIdIn, StepIdIn, Tags
+from perdure.server.wire.http import Json, Library, Limit, Router, forget_body, json_answer, pages
 from perdure.server.wire.input import ResumeRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
+from perdure.server.wire.sse import Streams
 
 router = Router()
 

@@ -8,11 +8,11 @@ from fastapi import Response
 from pydantic import StrictBool
 
 from perdure.core import secrets
-from perdure.library.checks import Page
-from perdure.server.errors import NotSupported
-from perdure.server.http import Json, Library, Limit, Router, json_answer, pages
+from perdure.library.parts.checks import Page
 from perdure.server.wire.base import MASKED, WireRequest
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
+from perdure.server.wire.http import Json, Library, Limit, Router, json_answer, pages
 from perdure.server.wire.shapes import Object, StampedShape, computed
 
 _OF_OTHERS = ("timeout", "template", "npm_requirements", "language")

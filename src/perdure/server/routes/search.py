@@ -20,15 +20,15 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
-from perdure.library.passages import passage_filter
+from perdure.library.memory.passages import passage_filter
+from perdure.library.memory.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
-from perdure.search import hits as found
-from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why
-from perdure.server.http import Json, Library, Router, json_answer
+from perdure.search.ranking import hits as found
+from perdure.search.ranking.hits import HITS_MAX, Hits, SearchReport, Source, Why
 from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
+from perdure.server.wire.http import Json, Library, Router, json_answer
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]

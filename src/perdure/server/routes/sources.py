@@ -9,13 +9,13 @@ from typing import Annotated
 
 from fastapi import Query
 
-from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins.sources import revert_shape, source_shape, write_shape
 from perdure.library.origins.values import origin_shape
-from perdure.server.http import Json, Library, Router, json_answer
+from perdure.library.parts.checks import LIMIT_MAX
 from perdure.server.wire import sources
 from perdure.server.wire.base import fields
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer
 
 router = Router()
 

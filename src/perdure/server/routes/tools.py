@@ -10,13 +10,13 @@ from fastapi import Depends, Query, Request
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
-from perdure.core.tools.spec import ToolFilter
-from perdure.library.checks import Page
-from perdure.server.http import Json, Library, Router, json_answer, pages, while_connected
+from perdure.core.specs import ToolFilter
+from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import agent_answer, agent_replies
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
+from perdure.server.wire.http import Json, Library, Router, json_answer, pages, while_connected
 from perdure.server.wire.tools import (
     AgentToolRunIn,
     ApprovalChange,

@@ -26,15 +26,15 @@ from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
-from perdure.engine.run.run_request import NewMessage
-from perdure.library.agents import AgentState, Belongings, CompanionKind
-from perdure.server.errors import NotSupported
+from perdure.engine.records.run_request import NewMessage
+from perdure.library.agents.agents import AgentState, Belongings, CompanionKind
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed

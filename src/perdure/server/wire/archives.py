@@ -13,8 +13,8 @@ from perdure.core.passages import TagMatch
 from perdure.core.ports import Embedder
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
-from perdure.library.passages import passage_filter
-from perdure.search.query import parse_time
+from perdure.library.memory.passages import passage_filter
+from perdure.search.ranking.query import parse_time
 from perdure.server.wire.base import ORG_ID, WIRE_FIELDS, WireRequest, nulls, own_metadata, with_wire_fields
 from perdure.server.wire.fields import Date, FileIdIn, Filled, FolderIdIn, JsonObject, MaxItems, Name, Tags
 from perdure.server.wire.shapes import Object, StampedShape, computed

@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
 from perdure.core.messages import IMAGE_TYPES, Image, ImageLink, Text
 from perdure.core.text.reprs import attributes
-from perdure.server.errors import NotSupported
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import FILLED, Filled, Items, keywords
 
 OTHER_PARTS = frozenset(

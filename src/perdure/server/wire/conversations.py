@@ -24,10 +24,10 @@ from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCal
 from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.compact_view import Compacted
-from perdure.engine.run.room import Preview
+from perdure.engine.compaction.room import Preview
 from perdure.library.messages.conversations import ConversationState
-from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, fields, nulls
+from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import AgentIdIn, MaxItems, RunIdIn
 from perdure.server.wire.models import ModelSettings
 from perdure.server.wire.shapes import Object, StampedShape, WireShape, computed

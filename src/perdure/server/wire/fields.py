@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from perdure.core import ids
 from perdure.core.blocks import LABEL_PATTERN
-from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)

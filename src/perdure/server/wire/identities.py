@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from perdure.core.agents import IdentityType
-from perdure.library.identities import IdentityFields, IdentityState
+from perdure.library.agents.identities import IdentityFields, IdentityState
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, Name, finite
 from perdure.server.wire.shapes import Object, WireShape

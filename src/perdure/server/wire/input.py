@@ -32,9 +32,9 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
-from perdure.engine.run.rows import OTID_KEY
-from perdure.engine.run.run_request import MAX_STEPS, NewMessage, RunRequest
-from perdure.library.client_tools import client_tools_of
+from perdure.engine.records.rows import OTID_KEY
+from perdure.engine.records.run_request import MAX_STEPS, NewMessage, RunRequest
+from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Content, Part, WireRequest, join_texts, parse_parts, parse_return
 from perdure.server.wire.fields import (
     FILLED,

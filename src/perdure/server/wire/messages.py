@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import MessageId
+from perdure.core.loops import THINKING, split_arguments, with_words
 from perdure.core.messages import (
     SEND_MESSAGE,
     CompactionNote,
@@ -25,7 +26,6 @@ from perdure.core.messages import (
 )
 from perdure.core.text.json_strings import read_string
 from perdure.core.text.reprs import attributes
-from perdure.core.tools.loops import THINKING, split_arguments, with_words
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 MessageType = Literal[

@@ -15,7 +15,7 @@ from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
 from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
-from perdure.library.reply import Reply, Turn
+from perdure.library.messages.reply import Reply, Turn
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages

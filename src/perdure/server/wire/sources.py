@@ -7,14 +7,7 @@ from typing import Annotated
 from perdure.core.forgetting import values
 from perdure.core.forgetting.redaction import ASCII_MIN, CHARS_MAX
 from perdure.core.ids import ID_PATTERNS
-from perdure.core.provenance.sources import (
-    TRUST_LABELS,
-    RevertConflict,
-    RevertResult,
-    SourceSummary,
-    WriteSource,
-    WriteText,
-)
+from perdure.core.sources import TRUST_LABELS, RevertConflict, RevertResult, SourceSummary, WriteSource, WriteText
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import FILLED, keywords

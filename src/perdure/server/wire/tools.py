@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
+from perdure.core import specs as core
 from perdure.core.errors import InvalidInput
+from perdure.core.specs import ToolCode, ToolOutcome
 from perdure.core.text.reprs import attributes
-from perdure.core.tools import spec as core
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.schema import without_titles
-from perdure.core.tools.spec import ToolCode, ToolOutcome
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, text_of_tool
 from perdure.domain.tools.units import ToolHit as FoundTool
 from perdure.library.tools.tools import ToolState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from perdure.core import errors
-from perdure.core.text.addresses import without_password
+from perdure.core.incoming.addresses import without_password
 
 
 def check_address(address: str) -> None:

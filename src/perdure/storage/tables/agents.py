@@ -10,13 +10,13 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrd
 from perdure.core.errors import AlreadyExists
 from perdure.core.features import feature_roots
 from perdure.core.ids import AgentId
-from perdure.core.tools.loops import SLEEPTIME_TYPES
+from perdure.core.loops import SLEEPTIME_TYPES
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
-from perdure.storage.upkeep.deleted import hide_agent
 
 AGENT = row_format.RowFormat(
     Agent,

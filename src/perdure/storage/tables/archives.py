@@ -15,9 +15,9 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, restore, storable, stored_key
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
-from perdure.storage.upkeep.deleted import delete_shared
 
 _ARCHIVE = RowFormat(
     Archive,

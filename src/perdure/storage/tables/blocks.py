@@ -12,7 +12,7 @@ from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
-from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.credentials import holds_credential, without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
@@ -20,9 +20,9 @@ from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables import table
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.provenance.sources import add_writes
-from perdure.storage.upkeep.deleted import delete_shared
+from perdure.storage.tables.sources import add_writes
 
 _BLOCK = row_format.RowFormat(
     Block,

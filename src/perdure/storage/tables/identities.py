@@ -12,8 +12,8 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
-from perdure.storage.upkeep.deleted import delete_shared
 
 _IDENTITY = RowFormat(
     Identity,

@@ -59,7 +59,7 @@ from perdure.storage.tables.message_rows import (
     words_in,
     words_of,
 )
-from perdure.storage.tables.provenance.sources import add_draft_sources
+from perdure.storage.tables.sources import add_draft_sources
 from perdure.storage.tables.table import BY_ID, OWN_AGENT, Table, first, register
 from perdure.storage.tables.turns import PART, store_turns
 from perdure.storage.tables.vectors import forget_texts, queue_texts

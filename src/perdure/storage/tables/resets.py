@@ -16,11 +16,11 @@ from perdure.core.ids import AgentId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, iso, storable
 from perdure.storage.full_text import index as word_index
+from perdure.storage.tables.deleted import within
 from perdure.storage.tables.message_rows import IN_VIEW
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 from perdure.storage.tables.vectors import forget_texts
-from perdure.storage.upkeep.deleted import within
 
 
 def _build_reset(*, author_kind: Any, author_id: str, **columns: Any) -> Reset:

@@ -27,7 +27,7 @@ from perdure.core.runs import (
 )
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.background.batches import CALLBACK
+from perdure.storage.tables.batches import CALLBACK
 from perdure.storage.tables.leases import RELEASED, UNENDED, LeasedTable
 from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, OwnId, first, locate, register
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, NewType, TypeVar
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
-from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import Row, RowFormat, assignments, dump, iso, load, storable, stored_key

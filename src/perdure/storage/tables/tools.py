@@ -15,12 +15,13 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.features import feature_org_tables
 from perdure.core.ids import AgentId, ToolId
+from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
-from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import (
     BY_ID,
     AgentsTable,
@@ -31,7 +32,6 @@ from perdure.storage.tables.table import (
     own_agent,
     revise_settings,
 )
-from perdure.storage.upkeep.deleted import delete_shared
 
 
 def _load_code(text: str) -> ToolCode:

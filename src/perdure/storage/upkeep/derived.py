@@ -17,15 +17,15 @@ from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
 from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
+from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
 from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows, reset_pending
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
-from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
+from perdure.storage.upkeep.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 
 _SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tools", "identities")
 

@@ -20,7 +20,7 @@ from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of
-from perdure.storage.tables.provenance.sources import OWNERS
+from perdure.storage.tables.sources import OWNERS
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 from perdure.storage.tables.turns import PART
 from perdure.storage.tables.vectors import forget_texts, queue_texts

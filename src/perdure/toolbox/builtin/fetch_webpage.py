@@ -17,8 +17,8 @@ from perdure.core.errors import BodyUnreadable, ConversionFailed, DataTooLarge, 
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, image_type_of, unpack
 from perdure.core.messages import IMAGE_TYPES
 from perdure.core.ports import Converter
-from perdure.core.provenance.sources import Source
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 from perdure.scratch import scratch_folder
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 

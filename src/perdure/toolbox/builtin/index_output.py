@@ -16,9 +16,9 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import ToolStatus
 from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
-from perdure.core.provenance.sources import Source
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
-from perdure.core.tools.spec import ToolOutcome
 from perdure.scratch import scratch_folder
 from perdure.toolbox.builtin.fetch_webpage import WebPages
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import InvalidArguments, NotFound
 from perdure.core.messages import Question
 from perdure.core.ports import CallContext, Converter, TokenCounter
+from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.tools.sandbox import Sandbox
-from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.toolbox.builtin.index_output import run_code
 
 if TYPE_CHECKING:

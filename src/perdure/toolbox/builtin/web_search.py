@@ -22,8 +22,8 @@ import httpx
 from perdure.core.errors import BodyUnreadable, DataTooLarge, InvalidArguments, ToolError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, read_body
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.core.provenance.sources import Source
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.sources import Source
+from perdure.core.specs import ToolOutcome
 
 BRAVE_QUERY_CHARS = 400
 EXCERPT_CHARS = 600

@@ -14,11 +14,11 @@ from perdure.core.errors import NotFound, StoreError
 from perdure.core.features import Point
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunFilter
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import library_of
-from perdure.server.sse import HEADERS as STREAM_HEADERS
-from perdure.server.sse import Streams
+from perdure.server.wire.http import library_of
+from perdure.server.wire.sse import HEADERS as STREAM_HEADERS
+from perdure.server.wire.sse import Streams
 from perdure.ui.render import HEADERS, Pages
 
 RUNS_MAX = 10

@@ -28,14 +28,14 @@ from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, Too
 from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
-from perdure.engine.run.room import Preview
-from perdure.engine.run.run_request import NewMessage, RunRequest
-from perdure.library.checks import Page as ListPage
+from perdure.engine.compaction.room import Preview
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.messages.transcripts import TranscriptEntry
+from perdure.library.parts.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
-from perdure.server.http import library_of, require_scope
-from perdure.server.sse import HEADERS as STREAM_HEADERS
+from perdure.server.wire.http import library_of, require_scope
+from perdure.server.wire.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of, is_number
 

@@ -10,10 +10,10 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ProviderId
 from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
+from perdure.library.parts.providers import ProviderFields
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.providers import ProviderFields
-from perdure.server.http import rules_machine
+from perdure.server.wire.http import rules_machine
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 PROVIDERS_MAX = 200

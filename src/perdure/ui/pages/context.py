@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 
-from perdure.context.request.assemble import canonical
 from perdure.context.request.explain import Prices
 from perdure.context.request.explain import diff as compare
-from perdure.context.window.overview import ContextOverview
+from perdure.context.request.overview import ContextOverview
+from perdure.context.sections.assemble import canonical
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
-from perdure.engine.run.room import Preview
+from perdure.engine.compaction.room import Preview
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape

@@ -13,10 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput
 from perdure.core.text.reprs import plural
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.transfer import check_lines
-from perdure.server.http import is_whole_server, library_of
+from perdure.server.wire.http import is_whole_server, library_of
 from perdure.ui.render import HEADERS, Data, Notice, Pages
 
 ARCHIVES_MAX = 100

@@ -9,7 +9,7 @@ from perdure.core.errors import AlreadyExists
 from perdure.core.runs import Run, RunFilter, Usage
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
 

@@ -14,13 +14,13 @@ from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, BlockId, PassageId
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
-from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel
+from perdure.core.sources import TRUST_LABELS, TrustLabel
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import attributes
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.checks import Page, outside
 from perdure.library.origins.values import MemoryOrigin
+from perdure.library.parts.checks import Page, outside
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number

@@ -16,11 +16,11 @@ from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import Span
-from perdure.library.checks import Page
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.errors import error_answer
-from perdure.server.http import library_of
+from perdure.server.wire.errors import error_answer
+from perdure.server.wire.http import library_of
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import run_shape

@@ -11,9 +11,9 @@ from perdure.core.blocks import Block, BlockFilter
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.search.hits import PassageHit
+from perdure.search.ranking.hits import PassageHit
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.memory import block_shape, passage_shape
 from perdure.ui.pages.runs import agent_names

@@ -6,11 +6,11 @@ from dataclasses import asdict, fields
 
 from starlette.requests import Request
 
-from perdure.core.text.addresses import without_password
+from perdure.core.incoming.addresses import without_password
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.http import is_whole_server
 from perdure.server.routes.health import VERSION
+from perdure.server.wire.http import is_whole_server
 from perdure.settings import Settings
 from perdure.ui.render import Data, Pages
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
-from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.core.sources import RevertResult, SourceSummary, WriteText
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame

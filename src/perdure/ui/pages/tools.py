@@ -11,12 +11,12 @@ from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
+from perdure.core.specs import ToolFilter
 from perdure.core.text.reprs import plural
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
-from perdure.core.tools.spec import ToolFilter
 from perdure.domain.tools.units import NewTool, ToolChanges
-from perdure.library.checks import Page
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame

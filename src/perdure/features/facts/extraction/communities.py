@@ -14,11 +14,11 @@ from perdure.engine.ports import in_effect
 from perdure.engine.reading import Reading
 from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
-from perdure.features.facts.extraction.values import CommunityFacts, Extractor, Summarizer
-from perdure.features.facts.settings import load_agent_facts
 from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.units.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
-from perdure.features.facts.values import Community, Graph
+from perdure.features.facts.values.extraction import CommunityFacts, Extractor, Summarizer
+from perdure.features.facts.values.facts import Community, Graph
+from perdure.features.facts.values.settings import load_agent_facts
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

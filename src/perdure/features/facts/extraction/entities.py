@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.errors import PerdureError
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.sources import TRUSTED
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.dates import spans
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments
 from perdure.features.facts.extraction.grounds import FIRST_PERSON, speaker_of
-from perdure.features.facts.extraction.values import USER, Batch, ExtractedEntity, Extraction
 from perdure.features.facts.units.graphs import GENERAL_TYPE, VAGUE_TYPES, NewEntity, type_fits
-from perdure.features.facts.values import Entity
+from perdure.features.facts.values.extraction import USER, Batch, ExtractedEntity, Extraction
+from perdure.features.facts.values.facts import Entity
 
 ENTITIES_MAX = 50
 """The most entities of one batch."""

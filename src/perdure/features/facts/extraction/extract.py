@@ -14,20 +14,20 @@ from dataclasses import replace
 
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
 from perdure.core.ids import AgentId
+from perdure.engine.log.run_log import Line
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
-from perdure.engine.run.log import Line
 from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
 from perdure.features.facts.extraction.communities import summarize_due
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.nearness import find_same, show_near
 from perdure.features.facts.extraction.plan import plan_extraction
 from perdure.features.facts.extraction.store import pass_over, store_plan
-from perdure.features.facts.extraction.values import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.features.facts.extraction.waiting import TRIES, WHOLE_TRIES
 from perdure.features.facts.tables import Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, load_batch, load_text_batch
-from perdure.features.facts.values import Episode, Fact, Graph
+from perdure.features.facts.values.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
+from perdure.features.facts.values.facts import Episode, Fact, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

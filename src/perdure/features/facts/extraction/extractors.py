@@ -10,8 +10,8 @@ from perdure.core.models import EXTRACTIVE
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.model_extractor import ModelExtractor
 from perdure.features.facts.extraction.patterns import PatternExtractor
-from perdure.features.facts.extraction.values import Extractor, FindExtractor
 from perdure.features.facts.extraction.waiting import Waiting
+from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
 
 def extract_nothing(setting: str, model: str) -> Extractor | None:

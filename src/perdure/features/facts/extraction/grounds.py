@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.sources import TRUSTED
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.text.words import STOP_WORDS, stems
-from perdure.features.facts.extraction.values import USER, Batch, Turn
+from perdure.features.facts.values.extraction import USER, Batch, Turn
 from perdure.providers.extractive.kin import KIN
 
 FIRST_PERSON = frozenset(map(name_key, ("I", "me", "myself", USER, "the user", "speaker", "我", "本人", "用户")))

@@ -22,7 +22,9 @@ from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import local
 from perdure.features.facts.extraction.grounds import Said
-from perdure.features.facts.extraction.values import (
+from perdure.features.facts.units.batches import CONTEXT_TURNS
+from perdure.features.facts.units.graphs import ALIASES_MAX
+from perdure.features.facts.values.extraction import (
     NO_ANSWER,
     USER,
     Batch,
@@ -32,8 +34,6 @@ from perdure.features.facts.extraction.values import (
     Extraction,
     Turn,
 )
-from perdure.features.facts.units.batches import CONTEXT_TURNS
-from perdure.features.facts.units.graphs import ALIASES_MAX
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")

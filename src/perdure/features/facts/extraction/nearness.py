@@ -13,10 +13,10 @@ from dataclasses import replace
 from perdure.core.text.forms import name_key
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.entities import ENTITIES_MAX, is_said, names_of
-from perdure.features.facts.extraction.values import Batch, ExtractedEntity, Extraction
 from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import type_fits
-from perdure.features.facts.values import Entity, Graph
+from perdure.features.facts.values.extraction import Batch, ExtractedEntity, Extraction
+from perdure.features.facts.values.facts import Entity, Graph
 from perdure.storage.tx import Tx
 
 # Measured with the local model on 48 pairs of names: from 0.94 on all are the same (`Oslo University` and

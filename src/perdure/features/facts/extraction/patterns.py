@@ -16,7 +16,7 @@ from typing import Final
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
-from perdure.features.facts.extraction.values import (
+from perdure.features.facts.values.extraction import (
     USER,
     Batch,
     Decision,
@@ -25,7 +25,7 @@ from perdure.features.facts.extraction.values import (
     Extraction,
     Turn,
 )
-from perdure.features.facts.values import Entity
+from perdure.features.facts.values.facts import Entity
 from perdure.providers.extractive.kin import KIN
 from perdure.providers.extractive.language import asks, language_of, load_table
 from perdure.providers.extractive.statements import (

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import get_args
 
-from perdure.core.provenance.sources import TRUSTED, TrustLabel
+from perdure.core.sources import TRUSTED, TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import match_form, name_key
 from perdure.features.facts.extraction.entities import Entities, valid_entities
 from perdure.features.facts.extraction.times import DAY, better_times, parse_time, says_time
-from perdure.features.facts.extraction.values import Batch, Decision, ExtractedFact, Extraction, Turn
 from perdure.features.facts.units.graphs import NewEntity
-from perdure.features.facts.values import RELATION, Fact, FactRule
+from perdure.features.facts.values.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.facts import RELATION, Fact, FactRule
 
 FACTS_MAX = 100
 """The most facts of one batch."""

@@ -12,12 +12,11 @@ from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
+from perdure.core.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
 from perdure.engine.reading import Reading
 from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
 from perdure.features.facts.extraction.times import better_times
-from perdure.features.facts.extraction.values import Extraction
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
 from perdure.features.facts.units.citations import count_citations
@@ -32,7 +31,8 @@ from perdure.features.facts.units.graphs import (
     settle,
     store_entities,
 )
-from perdure.features.facts.values import Episode, Fact, Graph
+from perdure.features.facts.values.extraction import Extraction
+from perdure.features.facts.values.facts import Episode, Fact, Graph
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
-from perdure.features.facts.extraction.values import Turn
+from perdure.features.facts.values.extraction import Turn
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perdure.core.ids import EpisodeId
-from perdure.engine.run.log import Line
+from perdure.engine.log.run_log import Line
 
 TRIES, WHOLE_TRIES = 5, 3
 """How often what can't be extracted is tried, and a whole batch of turns: then each of them is."""

@@ -12,16 +12,16 @@ import logging
 from perdure.app import App
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
-from perdure.engine.run.log import Line, RunLog
+from perdure.engine.log.run_log import Line, RunLog
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.engine.workers.worker import Worker
 from perdure.features.facts.extraction.extract import extract_due, extract_singly
 from perdure.features.facts.extraction.extractors import FactPorts, extract_nothing
 from perdure.features.facts.extraction.waiting import TRIES, LineBacklog
 from perdure.features.facts.fading.passes import ForgettingWork
-from perdure.features.facts.settings import load_agent_facts
 from perdure.features.facts.tables import Episodes
 from perdure.features.facts.units.turns import is_turn
+from perdure.features.facts.values.settings import load_agent_facts
 
 log = logging.getLogger(__name__)
 

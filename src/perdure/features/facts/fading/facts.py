@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from perdure.core.ids import FactId
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.sources import TRUSTED
 from perdure.features.facts.fading.policy import (
     CHANGES_MAX,
     NEARLY_ALL,
@@ -21,10 +21,10 @@ from perdure.features.facts.fading.policy import (
     judge,
     says_same,
 )
-from perdure.features.facts.settings import Forgetting
 from perdure.features.facts.tables import Facts
 from perdure.features.facts.units.graphs import FactFields, change_fact
-from perdure.features.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
+from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
+from perdure.features.facts.values.settings import Forgetting
 from perdure.storage.tx import Tx
 
 GROUP_MAX = 100

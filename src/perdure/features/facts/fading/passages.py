@@ -16,7 +16,7 @@ from typing import Any
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import SEARCHED_STATES, Archive, Passage, PassageFilter, PassageState
 from perdure.features.facts.fading import policy as fading
-from perdure.features.facts.settings import Forgetting
+from perdure.features.facts.values.settings import Forgetting
 from perdure.storage.tx import Tx
 
 IMPORTANCE = 0.5

@@ -14,9 +14,9 @@ from perdure.engine.ports import Ports
 from perdure.features.facts.fading import facts as of_facts
 from perdure.features.facts.fading import passages as of_passages
 from perdure.features.facts.fading.policy import Memory, TidyItem
-from perdure.features.facts.settings import Forgetting, load_agent_facts
 from perdure.features.facts.tables import Graphs
-from perdure.features.facts.values import Fact, Graph
+from perdure.features.facts.values.facts import Fact, Graph
+from perdure.features.facts.values.settings import Forgetting, load_agent_facts
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

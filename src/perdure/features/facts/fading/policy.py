@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from perdure.core.passages import Passage
-from perdure.features.facts.settings import Forgetting
-from perdure.features.facts.values import Fact
+from perdure.features.facts.values.facts import Fact
+from perdure.features.facts.values.settings import Forgetting
 
 PAGE = 1_000
 CHANGES_MAX = 1_000

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perdure.core.ids import GraphId
 from perdure.features.facts.tables import Facts
-from perdure.features.facts.values import FactFilter
+from perdure.features.facts.values.facts import FactFilter
 from perdure.storage.tx import Tx
 
 FAR = 9

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
-from perdure.features.facts.extraction.values import USER as USER_NAME
 from perdure.features.facts.search.columns import FactColumns, load_fact_columns
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.known import known_entities
-from perdure.features.facts.values import Fact, FactFilter, FactHit, Graph
-from perdure.search.hits import HITS_MAX, Hits, SearchReport, SearchRequest, Why
+from perdure.features.facts.values.extraction import USER as USER_NAME
+from perdure.features.facts.values.facts import Fact, FactFilter, FactHit, Graph
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.hints import role_meant
+from perdure.search.ranking.hits import HITS_MAX, Hits, SearchReport, SearchRequest, Why
 from perdure.search.ranking.pool import USER
 from perdure.storage.tx import Tx
 

@@ -10,12 +10,12 @@ from perdure.core.conversations import Conversation
 from perdure.core.events import MemoryRecalled
 from perdure.core.ids import FactId, GraphId
 from perdure.core.messages import MessageFilter
-from perdure.core.provenance.sources import TRUSTED, TrustLabel
+from perdure.core.sources import TRUSTED, TrustLabel
 from perdure.engine.search.search import Search
-from perdure.features.facts.settings import load_agent_facts
 from perdure.features.facts.tables import Facts, Graphs
-from perdure.features.facts.values import FactFilter, FactHit
-from perdure.search.hits import Hits
+from perdure.features.facts.values.facts import FactFilter, FactHit
+from perdure.features.facts.values.settings import load_agent_facts
+from perdure.search.ranking.hits import Hits
 from perdure.storage.tx import Tx
 
 

@@ -11,9 +11,9 @@ from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.graphs import fact_sources
 from perdure.features.facts.units.known import known_entities
 from perdure.features.facts.units.profile import load_profile
-from perdure.features.facts.values import Fact, FactFilter, FactHit, Graph
-from perdure.search.hits import Hits, RecallScope, SearchRequest
+from perdure.features.facts.values.facts import Fact, FactFilter, FactHit, Graph
 from perdure.search.packing.packing import Candidate
+from perdure.search.ranking.hits import Hits, RecallScope, SearchRequest
 from perdure.search.recall import Candidates, rank_cost
 from perdure.storage.tx import Tx
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from perdure.core.agents import Agent
 from perdure.core.ids import GraphId
 from perdure.core.passages import PassageFilter
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.sources import TRUSTED
 from perdure.core.text.words import Query
 from perdure.features.facts.tables import Episodes, Facts, Graphs
-from perdure.features.facts.values import FactFilter
-from perdure.search.hits import SearchRequest, Wording
+from perdure.features.facts.values.facts import FactFilter
+from perdure.search.ranking.hits import SearchRequest, Wording
 from perdure.storage.tx import Tx
 
 FACTS_MAX = 10

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
-from perdure.features.facts.values import Community, Entity
+from perdure.features.facts.values.facts import Community, Entity
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import Table, first, locate, parts, register

@@ -10,7 +10,7 @@ from itertools import chain
 from perdure.core.ids import AgentId, EpisodeId, GraphId
 from perdure.core.text.forms import name_form
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
-from perdure.features.facts.values import Episode
+from perdure.features.facts.values.facts import Episode
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
 from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register

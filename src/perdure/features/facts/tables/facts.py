@@ -13,7 +13,7 @@ from datetime import datetime
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
-from perdure.features.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
+from perdure.features.facts.values.facts import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.passages import Passages

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, GraphId
-from perdure.features.facts.values import FactRule, Graph, GraphCounts
+from perdure.features.facts.values.facts import FactRule, Graph, GraphCounts
 from perdure.storage.database import row_format
+from perdure.storage.tables.deleted import delete_graph
 from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
-from perdure.storage.upkeep.deleted import delete_graph
 
 _GRAPH = row_format.RowFormat(
     Graph,

@@ -13,13 +13,11 @@ from perdure.core.conversations import EPHEMERAL, Conversation
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
-from perdure.core.provenance.sources import WriteSource
+from perdure.core.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.provenance.policy import WritePolicy, load_policy
-from perdure.features.facts.extraction.values import Batch
-from perdure.features.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.known import with_known
@@ -32,7 +30,9 @@ from perdure.features.facts.units.turns import (
     turn_sources,
     user_name,
 )
-from perdure.features.facts.values import Episode, Graph
+from perdure.features.facts.values.extraction import Batch
+from perdure.features.facts.values.facts import Episode, Graph
+from perdure.features.facts.values.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from perdure.core.runs import RunKey
 from perdure.core.text.forms import match_form
 from perdure.core.text.words import parse_query, stems
 from perdure.domain.archives.passages import count_passages
-from perdure.features.facts.extraction.values import USER
 from perdure.features.facts.tables import Entities, Facts
-from perdure.features.facts.values import Entity, Fact, Graph
+from perdure.features.facts.values.extraction import USER
+from perdure.features.facts.values.facts import Entity, Fact, Graph
 from perdure.storage.tx import Tx
 
 _FACT = re.compile(r'"id": "(fact-[0-9a-f-]{36})"')

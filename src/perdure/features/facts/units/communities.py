@@ -13,9 +13,9 @@ from datetime import datetime
 from perdure.core.errors import NotFound
 from perdure.core.ids import PassageId, derived_id
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.sources import TRUSTED
 from perdure.features.facts.tables import Entities, Facts
-from perdure.features.facts.values import Community, Entity, Fact, FactFilter, Graph
+from perdure.features.facts.values.facts import Community, Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 
 TAG = "community"

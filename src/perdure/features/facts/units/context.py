@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
 from perdure.core.text.zones import local
-from perdure.features.facts.values import Fact, FactContext, FactEvent, Profile
+from perdure.features.facts.values.facts import Fact, FactContext, FactEvent, Profile
 
 PROFILE_SHARE, FACTS_SHARE = 0.4, 0.75
 """How much of the budget the profile may take, and the profile and the facts together; events take the rest."""

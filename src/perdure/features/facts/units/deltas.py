@@ -18,11 +18,11 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import Memory
+from perdure.engine.prompt.prefixes import Memory
 from perdure.features.facts.tables import Facts, Graphs
 from perdure.features.facts.units.context import fact_line
 from perdure.features.facts.units.profile import trust_filter
-from perdure.features.facts.values import KNOWN_STATES, Fact, FactFilter
+from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactFilter
 from perdure.storage.tx import Tx
 
 CHANGES_MAX = 50

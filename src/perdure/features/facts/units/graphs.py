@@ -14,14 +14,14 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
-from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
+from perdure.core.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.core.text.reprs import describe_value
 from perdure.domain.values import check_item_limits
-from perdure.features.facts.extraction.values import USER
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.lines import lines_of, own_version
-from perdure.features.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
+from perdure.features.facts.values.extraction import USER
+from perdure.features.facts.values.facts import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.storage.tx import Tx
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perdure.core.text.words import stems
-from perdure.features.facts.extraction.values import Batch
-from perdure.features.facts.settings import load_graph_settings
 from perdure.features.facts.tables import Entities, Facts, Graphs
-from perdure.features.facts.values import Entity, Fact, FactFilter, Graph
+from perdure.features.facts.values.extraction import Batch
+from perdure.features.facts.values.facts import Entity, Fact, FactFilter, Graph
+from perdure.features.facts.values.settings import load_graph_settings
 from perdure.storage.tx import Tx
 
 NAME_WORDS = 4

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from perdure.core.ids import FactId
 from perdure.features.facts.tables import Episodes, Facts
-from perdure.features.facts.values import Fact, Graph
+from perdure.features.facts.values.facts import Fact, Graph
 from perdure.storage.tx import Tx
 
 AT_ONCE = timedelta(days=1)

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Final
 
 from perdure.core.ids import AgentId
-from perdure.core.provenance.sources import TRUSTED
-from perdure.features.facts.extraction.values import USER
-from perdure.features.facts.settings import load_agent_facts, load_graph_settings
+from perdure.core.sources import TRUSTED
 from perdure.features.facts.tables import Entities, Facts
-from perdure.features.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
+from perdure.features.facts.values.extraction import USER
+from perdure.features.facts.values.facts import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
+from perdure.features.facts.values.settings import load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
 SLOTS: Final[Mapping[str, tuple[str, ...]]] = {

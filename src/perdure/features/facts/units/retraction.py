@@ -12,7 +12,7 @@ from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_i
 from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import delete_episodes, retract_facts
 from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
-from perdure.features.facts.values import Episode
+from perdure.features.facts.values.facts import Episode
 from perdure.storage.tx import Tx
 
 

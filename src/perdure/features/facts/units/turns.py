@@ -10,13 +10,13 @@ from perdure.core.agents import Agent
 from perdure.core.ids import PREFIXES, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
+from perdure.core.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.zones import local, zone
 from perdure.domain.provenance.context import sort_captured, sources_by_message
-from perdure.features.facts.extraction.values import USER, Turn
 from perdure.features.facts.units.documents import render_json
-from perdure.features.facts.values import Episode
+from perdure.features.facts.values.extraction import USER, Turn
+from perdure.features.facts.values.facts import Episode
 from perdure.storage.tx import Tx
 
 

@@ -10,9 +10,9 @@ from perdure.core.answers import Answer, PendingCall
 from perdure.core.blocks import Author
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.library.client_tools import ClientTool
 from perdure.library.messages.approval import AsyncApproval
-from perdure.library.reply import Reply
+from perdure.library.messages.client_tools import ClientTool
+from perdure.library.messages.reply import Reply
 from perdure.library.sync.messages.requests import Requests
 
 __all__ = ["Approval"]

@@ -11,7 +11,7 @@ from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.ids import ConversationId, MessageId
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.library.messages.conversations import AsyncConversations
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Conversations"]
 

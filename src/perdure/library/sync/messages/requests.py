@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from perdure.library.messages.requests import AsyncRequests
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Requests"]
 

@@ -9,9 +9,9 @@ from typing import Unpack
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.engine.run.accept import Accepted
-from perdure.library.client_tools import ClientTool
+from perdure.library.messages.client_tools import ClientTool
+from perdure.library.messages.reply import Reply
 from perdure.library.messages.sending import AsyncSending, SendOptions
-from perdure.library.reply import Reply
 from perdure.library.sync.messages.approval import Approval
 
 __all__ = ["Sending"]

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.ids import ConversationId
+from perdure.library.memory.search import Moment
 from perdure.library.messages.transcripts import AsyncTranscripts, TranscriptEntry
-from perdure.library.search import Moment
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Transcripts"]
 

@@ -9,7 +9,7 @@ from perdure.core.blocks import Author
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.engine.forgetting.find import Progress
 from perdure.library.origins.corrections import AsyncCorrections, no_progress
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Corrections"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.blocks import Author
-from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.core.sources import RevertResult, SourceSummary, WriteText
 from perdure.library.origins.sources import AsyncSources
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 
 __all__ = ["Sources"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from perdure.core.ids import ConversationId
 from perdure.library.origins.values import Origin
 from perdure.library.origins.why import AsyncWhy
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Why"]
 

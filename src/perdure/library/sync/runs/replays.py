@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.ids import RunId
 from perdure.library.runs.replays import AsyncReplays, Replay
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Replays"]
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.context.request.explain import Explanation
-from perdure.context.window.overview import ContextOverview
+from perdure.context.request.overview import ContextOverview
 from perdure.core.ids import ConversationId, RunId, StepId
 from perdure.core.models import Exchange, ModelRequest
 from perdure.library.runs.steps import AsyncSteps, StepInfo
-from perdure.library.sync.parts import AgentPart
+from perdure.library.sync.parts.part import AgentPart
 
 __all__ = ["Steps"]
 
@@ -47,8 +47,8 @@ class Steps(AgentPart):
     def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
-        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
-        of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
+        Its canonical form (`perdure.context.sections.assemble.canonical`) is checked against the recorded digest; a
+        step of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """

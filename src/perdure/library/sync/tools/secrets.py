@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.secrets import Secret
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 from perdure.library.tools.secrets import AsyncSecrets
 
 __all__ = ["Secrets"]

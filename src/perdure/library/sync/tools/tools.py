@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from perdure.core.blocks import Author
+from perdure.core.specs import Tool, ToolCode, ToolOutcome
 from perdure.core.tools.rules import ToolRule
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.units import ToolChanges, ToolHit, ToolOptions
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts.part import Part
 from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools
 
 __all__ = ["AgentRules", "AgentTools", "Tools"]

@@ -1,0 +1,365 @@
+"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person, what files hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+import typer
+
+from perdure.cli.session.needs import NO_AGENT, Needs
+from perdure.cli.views.json import JsonView
+from perdure.cli.views.terminal import standard_streams
+from perdure.cli.views.text import TextView
+from perdure.cli.views.view import View, local_time
+from perdure.core.agents import AgentFilter
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.incoming.addresses import is_postgres
+from perdure.core.tools.arguments import read_json
+from perdure.library.access import open_access
+from perdure.library.agent import AsyncAgent
+from perdure.library.organisations import open_organisation
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PAGE = 100
+MAKERS = {
+    "tool": "`perdure tool add FILE.py` makes one",
+    "secret": "`perdure secret set NAME` makes one",
+    "folder": "`perdure file upload PATH --folder NAME` makes one",
+    "file": "`perdure file upload PATH --folder NAME` adds one",
+    "fact": "facts are extracted from what is said, or `perdure fact add TEXT` adds one",
+    "group": "`perdure group create round_robin AGENT AGENT` makes one",
+    "MCP server": "`perdure mcp add NAME --url URL` registers one",
+}
+"""Kind -> what makes the first one, of those that need no agent."""
+STDIN = "-"
+SAME_NAME_MAX = 10
+MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=HasId)
+
+
+def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
+    """The view on stdout and stderr, for people or for programs."""
+    out, err = standard_streams()
+    return JsonView(out) if as_json else TextView(out, err, interactive=interactive)
+
+
+async def run_work(
+    work: Callable[..., Awaitable[int | None]], needs: Needs, *, as_json: bool = False, **arguments: Any
+) -> int:
+    """Run the work of a command with its view, its arguments and what it needs, show an error, and return the exit
+    code."""
+    view = standard_view(as_json=as_json)
+    try:
+        async with _find(view, needs, arguments) as found:
+            code = await work(view, **arguments | found)
+        view.finish()
+        return code or 0
+    except PerdureError as error:
+        view.clear_status()
+        view.error(error)
+        return 1
+
+
+@asynccontextmanager
+async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """What a command needs, under the names of its arguments. Raises: PerdureError."""
+    org = arguments.get("org")
+    if "access" in needs.given:
+        async with open_access(Settings.from_environment(), org) as access:
+            yield {"access": access}
+    elif needs.agents or "perdure" in needs.given:
+        if not has_store(Settings.from_environment()):
+            _end_without_store(view, needs, arguments)
+        async with open_store(org=org) as perdure:
+            change = needs.change if isinstance(needs.change, bool) else needs.change(arguments)
+            found: dict[str, Any] = {"perdure": perdure} if "perdure" in needs.given else {}
+            for name in needs.agents:
+                if needs.none and arguments[name] is None and await perdure.last_agent() is None:
+                    _end(view, needs)
+                found[name] = await get_agent(view, perdure, arguments[name], change=change)
+            yield found
+    else:
+        yield {}
+
+
+def _end_without_store(view: View, needs: Needs, arguments: Mapping[str, Any]) -> None:
+    """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
+    if needs.none:
+        _end(view, needs)
+    if needs.lacks:
+        raise no_store(needs.lacks)
+    if needs.finds:
+        name = arguments[needs.named]
+        raise none_yet(needs.finds, name if isinstance(name, str) else name[0])
+    if needs.agents:
+        name = arguments[needs.agents[0]]
+        raise no_agent() if name is None else none_yet("agent", name)
+
+
+def _end(view: View, needs: Needs) -> NoReturn:
+    """End a command that has nothing to show."""
+    view.show(needs.shape)
+    view.hint(needs.none)
+    raise typer.Exit
+
+
+@asynccontextmanager
+async def open_store(*, org: str | None = None) -> AsyncIterator[AsyncPerdure]:
+    """The open store of the settings, which is made if it is not there; of an organisation by its name or id."""
+    # A command ends soon: it must not begin runs that nobody goes on with.
+    settings = replace(Settings.from_environment(), schedules="off")
+    async with await AsyncPerdure.open(settings=settings) as perdure:
+        if org is None:
+            yield perdure
+        else:
+            async with open_organisation(perdure, org) as other:
+                yield other
+
+
+def has_store(settings: Settings) -> bool:
+    """Whether there is a store. A database on a server counts as one: it is made there when it is first opened."""
+    return is_postgres(settings.store) or settings.store_path.exists()
+
+
+def no_store(consequence: str) -> InvalidInput:
+    """The error of a command that needs a store where there is none."""
+    return InvalidInput(f"there is no store yet at {Settings.from_environment().store_address}: {consequence}")
+
+
+def none_yet(kind: str, name: str) -> NotFound:
+    """The error about a missing thing where there is no store yet."""
+    return NotFound(kind, name, hint=f"there is none yet: {MAKERS[kind]}" if kind in MAKERS else NO_AGENT)
+
+
+def no_agent() -> NotFound:
+    """The error where there is no agent at all."""
+    error = NotFound("agent", "")
+    error.args = (NO_AGENT,)
+    return error
+
+
+async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, change: bool = False) -> AsyncAgent:
+    """The agent of this name or id, or the one used last; of several of one name the newest, with a hint.
+
+    Args:
+        change: something of the agent is changed or deleted, so that a name which several have is refused.
+    Raises: NotFound; InvalidInput: several have the name.
+    """
+    agent = await perdure.last_agent() if name is None else await perdure.agent(name)
+    if agent is None:
+        raise no_agent()
+    if name is not None and name != agent.id:
+        several = await describe_same_name(perdure, name)
+        if several and change:
+            raise InvalidInput(f"{several[0]}: give an id, {several[1]}")
+        if several:
+            view.hint(f"{several[0]}; this is the newest, {agent.id}. By id: {several[1]}.")
+    return agent
+
+
+async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
+    """(How many agents have this name, their ids with their dates, newest first) if it is more than one."""
+    where = AgentFilter(name=name)
+    found = await perdure.all_agents.page(where, Page(SAME_NAME_MAX, ascending=False))
+    if len(found) < 2:
+        return None
+    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.all_agents.count(where)
+    ids = [f"{agent.id} (made {local_time(agent.created_at)})" for agent in found]
+    if count > len(ids):
+        ids.append("... (`perdure agent list --json` lists all)")
+    return f"{count:,} agents are named {name!r}", ", ".join(ids)
+
+
+def read_pairs(what: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Name -> value of texts of this form. Raises: InvalidInput."""
+    pairs = [text.partition("=") for text in texts or ()]
+    for name, equals, value in pairs:
+        if not name or not equals:
+            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write {form}")
+    return {name: value for name, _, value in pairs}
+
+
+def read_value(text: str) -> Any:
+    """The value of a setting: JSON, or the text itself, which the check of the setting refuses where it must."""
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def read_object(what: str, text: str, example: str) -> dict[str, Any]:
+    """The JSON object in the text of an argument. Raises: InvalidInput."""
+    why = ""
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError) as error:
+        value, why = None, f" is no JSON ({error!s:.200})" if str(error) else ""
+    if not isinstance(value, dict):
+        raise InvalidInput(
+            f"{what} is {text[:80]!r}{why and f', which{why}'}: write a JSON object, such as '{example}'"
+        )
+    return value
+
+
+def read_bytes(name: str) -> bytes:
+    """What a file holds, or stdin for `-`. Raises: InvalidInput."""
+    try:
+        return sys.stdin.buffer.read() if name == STDIN else Path(name).expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(name: str) -> str:
+    """The same as text in UTF-8. Raises: InvalidInput."""
+    try:
+        return read_bytes(name).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name!r} is no text in UTF-8: byte {error.start + 1} is none") from error
+
+
+async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:
+    """Every item of a list that the library returns page by page."""
+    items: list[Item] = []
+    while page := await list_page(limit=PAGE, after=items[-1].id if items else None):
+        items += page
+    return items
+
+
+async def load_conversations(agent: AsyncAgent) -> list[Conversation]:
+    """Every conversation of an agent, oldest first."""
+    items: list[Conversation] = []
+    while page := await agent.conversations(limit=PAGE, after_seq=items[-1].seq if items else -1):
+        items += page
+    return items
+
+
+def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
+    """Ask a person before something is changed for good; Enter means no, which ends the command. `yes` asks nothing.
+
+    Args:
+        action: what the question is about, for the error: "delete the agent".
+    Raises: InvalidInput: stdin is no terminal.
+    """
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput(
+            f"nothing was changed: there is no terminal to ask at. Pass --yes to {action} without a prompt"
+        )
+    if not typer.confirm(question, default=False, err=True):
+        view.hint("Nothing was changed.")
+        raise typer.Exit(1)
+
+
+@contextmanager
+def deleting(view: View, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
+    """Ask before something is deleted for good, which is done meanwhile, and say that it was.
+
+    Args:
+        more: what stays, or whom it is taken from, for the question.
+        again: what helps afterwards; by default the same.
+        gone: the id, for programs.
+    """
+    question = f"{what[0].upper()}{what[1:]} will be gone for good{more and f'; {more}'}. Delete?"
+    confirm(view, question, action=f"delete the {what}", yes=yes)
+    yield
+    if gone:
+        view.show({"deleted": gone})
+    after = again or more
+    view.hint(f"Deleted {what}. This can't be undone{after and f'; {after}'}.")
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """A bar for each task on stderr, which vanishes at the end; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+        yield bars
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """One such bar: a function of the current step, how much of it is done, and how much there is."""
+    with progress_bars() as bars:
+        task = bars.add_task("", total=None)
+        yield lambda step, done, total: bars.update(task, description=step, completed=done, total=total)
+
+
+class InputLines:
+    """The lines of a file, or of stdin for `-`; each iteration starts at the first line.
+
+    Raises: InvalidInput: the file can't be read; while iterating, a line is not UTF-8.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            if name != STDIN:
+                self._file: Any = Path(name).expanduser().open("rb")
+            else:  # a stream can be read only once
+                self._file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+                shutil.copyfileobj(sys.stdin.buffer, self._file)
+        except OSError as error:
+            raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        for number, line in enumerate(self._file, 1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise InvalidInput(
+                    f"line {number}: it is not UTF-8 ({error.reason} at byte {error.start + 1})"
+                ) from error
+            yield text.removeprefix("\ufeff") if number == 1 else text
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@contextmanager
+def output_lines(view: View, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
+    """A function that writes one line to a file, which appears under its name when all are written, or for `-` to
+    stdout.
+
+    Raises: InvalidInput: the file can't be written, or it exists.
+    """
+    if name == STDIN:
+        yield view.print
+        return
+    file = Path(name).expanduser()
+    if file.exists() and not overwrite:
+        raise InvalidInput(f"{name} exists already: choose another name, or replace it with --overwrite")
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as out:
+            yield lambda line: print(line, file=out)
+        part.replace(file)
+    except OSError as error:
+        raise InvalidInput(f"{name} can't be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,328 @@
+"""The window of a chat of another program: which of its messages a model sees, and what stands for the others.
+
+The messages are those of OpenAI's chat API, as mappings. All functions are pure; the program stores the window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from perdure.context.engines.check import check_plan
+from perdure.context.engines.port import ContextEngine
+from perdure.context.sections.envelopes import HOW_TO_OPEN, NOTE, envelope
+from perdure.context.sections.stubs import apply_stubs, row_tokens
+from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS, ScriptTokenCounter
+from perdure.context.window.budget import Certificate, Segment
+from perdure.context.window.extract import clip
+from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub
+from perdure.context.window.summary import extract_summary, transcript
+from perdure.core.errors import InvalidInput
+from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult, parts_to_json, unlogged_message
+from perdure.core.nodes import SummaryNode, message_handle, node_handle
+from perdure.core.ports import TokenCounter
+
+ChatMessage = Mapping[str, Any]
+Summarise = Callable[[str, int], str]
+"""Writes a summary of a text, in at most so many tokens."""
+
+RESERVE_SHARE, RESERVE_TOKENS = 4, 8_000
+"""What is kept free for the answer by default: so many tokens, at most one in four."""
+PLANS_MAX = 200
+_SYSTEM = ("system", "developer")
+_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSummary:
+    """A summary of the messages `first` to `last`, by their places in the chat; its handle is `node-` and `number`.
+
+    Args:
+        count: how many messages it stands for.
+        children: the numbers of the summaries that it was made from.
+    """
+
+    number: int
+    first: int
+    last: int
+    count: int
+    text: str
+    tokens: int
+    level: int = 0
+    children: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a model sees of a chat.
+
+    Args:
+        first: the first message that is there as one of many; of those before only the first system messages and
+            `pinned` are.
+        stubs: place of a message -> how many of its characters are shown.
+        summaries: all that were made, by number; `shown` has the numbers of those in the window, oldest first.
+        tokens: the upper estimate of the request, tools included.
+        budget_tokens: what it may take.
+        can_open: the model is told how it opens what a summary stands for.
+    """
+
+    first: int = 0
+    pinned: tuple[int, ...] = ()
+    stubs: Mapping[int, int] = field(default_factory=dict)
+    summaries: tuple[ChatSummary, ...] = ()
+    shown: tuple[int, ...] = ()
+    tokens: int = 0
+    budget_tokens: int = 0
+    can_open: bool = True
+
+
+def plan(
+    messages: Sequence[ChatMessage],
+    *,
+    window_tokens: int,
+    before: Window | None = None,
+    reserve_tokens: int | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    engine: ContextEngine | None = None,
+    summarise: Summarise | None = None,
+    count: Callable[[str], int] | None = None,
+    can_open: bool = True,
+) -> Window:
+    """Return the window of the next request: as it was `before`, as long as that fits, so that the provider's cache
+    stays valid.
+
+    Args:
+        messages: the whole chat; messages are only ever added at its end.
+        before: of the request before; None: there was none.
+        reserve_tokens: kept free for the answer; by default 8,000, at most a quarter of the window.
+        engine: what plans; None: Perdure's own. Its `plan` and `assemble` are called here, no other function of it.
+        summarise: writes summaries; None: code extracts them.
+        count: an upper estimate of the tokens of a text; None: the one for an unknown model.
+        can_open: the model has a tool `context_expand(handle)`, so long messages may be shown in part.
+
+    Raises: IrreducibleFloor: it can't be made to fit; InvalidInput: the messages are no chat, or the engine plans
+        without end; PlanRefused: the engine's plan can't be carried out.
+    """
+    counter = ScriptTokenCounter() if count is None else _Counter(count)
+    reserve = min(RESERVE_TOKENS, window_tokens // RESERVE_SHARE) if reserve_tokens is None else reserve_tokens
+    chat = _Chat.of(messages, tools, counter)
+    engine, window = engine or ContextEngine(), replace(before or Window(), can_open=can_open)
+    for _ in range(PLANS_MAX):
+        situation = chat.situation(window, window_tokens, reserve)
+        certificate = situation.certificate
+        window = replace(window, tokens=certificate.tokens, budget_tokens=certificate.budget_tokens)
+        found = engine.assemble(situation) if certificate.fits else engine.plan(situation)
+        if found is None:
+            return window
+        window = _carry_out(window, situation, check_plan(situation, found), summarise)
+    raise InvalidInput(f"the engine planned {PLANS_MAX} times for one request: it has to return None at some point")
+
+
+def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessage]:
+    """Return the messages to send: the first system messages, the summaries, and what the window shows of the others.
+
+    Messages that are shown whole are the caller's own objects.
+    """
+    first = _count_system(messages)
+    shown: list[ChatMessage] = list(messages[:first])
+    summaries = {one.number: one for one in window.summaries}
+    if nodes := [summaries[number] for number in window.shown]:
+        shown.append({"role": "system", "content": _summary_text(nodes, can_open=window.can_open)})
+    places = [*window.pinned, *range(max(first, window.first), len(messages))]
+    return [*shown, *(_shown(messages[place], place, window.stubs) for place in places)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """`TokenCounter` of a function."""
+
+    _count: Callable[[str], int]
+
+    def count(self, text: str) -> int:
+        return self._count(text)
+
+    def at_least(self, text: str) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """A chat as rows of a log: the place of a message is its number, and each user's message begins a run."""
+
+    rows: tuple[Message, ...]
+    system_tokens: int
+    tool_tokens: int
+    counter: TokenCounter
+
+    @classmethod
+    def of(cls, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> _Chat:
+        """Read a chat. Raises: InvalidInput."""
+        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
+            raise InvalidInput(f"messages are {messages!r:.80}: give a list of objects with role and content")
+        first, run, rows = _count_system(messages), 0, list[Message]()
+        names: dict[str, str] = {}
+        for place, message in enumerate(messages):
+            if place < first:
+                continue
+            run += message.get("role") == "user"
+            rows.append(_row(message, place, run, names, counter))
+        system = sum(counter.count(_text(one)) + MESSAGE_OVERHEAD_TOKENS for one in messages[:first])
+        return cls(tuple(rows), system, counter.count(json.dumps(list(tools))) if tools else 0, counter)
+
+    def situation(self, window: Window, window_tokens: int, reserve: int) -> Situation:
+        """Return what a plan is made of."""
+        by_place = {row.seq: row for row in self.rows}
+        rows = tuple(row for row in self.rows if row.seq >= window.first)
+        pinned = tuple(by_place[place] for place in window.pinned)
+        summaries = {one.number: one for one in window.summaries}
+        shown = [summaries[number] for number in window.shown]
+        run = self.rows[-1].run_seq or 0 if self.rows else 0
+        answered = [row.seq for row in self.rows if row.role == "assistant" and row.run_seq == run]
+        seen = max(answered, default=0) - 1
+        sizes = {row.seq: row_tokens(row, window.stubs, self.counter) for row in (*pinned, *rows)}
+        newest = sum(sizes[row.seq] for row in (*pinned, *rows) if row.run_seq == run)
+        summary = (
+            self.counter.count(_summary_text(shown, can_open=window.can_open)) + MESSAGE_OVERHEAD_TOKENS if shown else 0
+        )
+        segments = (
+            Segment("tools", self.tool_tokens),
+            Segment("system prompt", self.system_tokens),
+            Segment("summary", summary),
+            Segment("messages", sum(sizes.values()) - newest),
+            Segment("newest turn", newest),
+        )
+        return Situation(
+            certificate=Certificate(window_tokens=window_tokens, reserve_tokens=reserve, segments=segments),
+            nodes=tuple(map(_node, shown)),
+            pinned=pinned,
+            rows=rows,
+            run_seq=run,
+            stubs=window.stubs,
+            seen_upto=seen,
+            sent_upto=seen,
+            can_open=window.can_open,
+            counter=self.counter,
+        )
+
+
+def _count_system(messages: Sequence[ChatMessage]) -> int:
+    """Return how many system messages begin the chat."""
+    roles = [message.get("role") for message in messages]
+    return next((place for place, role in enumerate(roles) if role not in _SYSTEM), len(messages))
+
+
+def _text(message: ChatMessage) -> str:
+    """Return the text of a message."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))
+
+
+def _row(message: ChatMessage, place: int, run: int, names: dict[str, str], counter: TokenCounter) -> Message:
+    """Read a message. `names`: call -> its tool, of the messages so far. Raises: InvalidInput."""
+    role: Literal["system"] | Role | None = _ROLES.get(str(message.get("role")))
+    if role is None and message.get("role") in _SYSTEM:
+        role = "system"
+    if role is None:
+        known = ", ".join((*_SYSTEM, *_ROLES))
+        raise InvalidInput(f"messages[{place}] has the role {message.get('role')!r:.40}: give one of {known}")
+    text, content = _text(message), message.get("content")
+    parts: list[Part] = [Text(text)] if text and role != "tool" else []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        names[str(call.get("id"))] = str(function.get("name"))
+        parts.append(ToolCall(str(call.get("id")), str(function.get("name")), str(function.get("arguments") or "")))
+    if role == "tool":
+        call_id = str(message.get("tool_call_id"))
+        parts.append(ToolResult(call_id, names.get(call_id, ""), text, "success"))
+    images = 0 if content is None or isinstance(content, str) else sum("text" not in part for part in content)
+    tokens = counter.count(parts_to_json(tuple(parts))) + images * IMAGE_TOKENS + MESSAGE_OVERHEAD_TOKENS
+    return replace(unlogged_message(role, ""), seq=place, parts=tuple(parts), run_seq=run, tokens=tokens)
+
+
+def _shown(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMessage:
+    """Return a message as the model sees it."""
+    if place not in stubs:
+        return message
+    role: Role = _ROLES.get(str(message.get("role")), "system")
+    row = replace(unlogged_message(role, _text(message)), seq=place)
+    text, content = apply_stubs(row, stubs).text, message.get("content")
+    if content is None or isinstance(content, str):
+        return {**message, "content": text}
+    return {**message, "content": [{"type": "text", "text": text}, *(part for part in content if "text" not in part)]}
+
+
+def _node(one: ChatSummary) -> SummaryNode:
+    """Return a summary as plans have it."""
+    row = unlogged_message("system", "")
+    return SummaryNode(
+        agent_id=row.agent_id,
+        conversation_seq=0,
+        seq=one.number,
+        level=one.level,
+        from_message_seq=one.first,
+        upto_message_seq=one.last,
+        children=one.children,
+        message_count=one.count,
+        since=row.created_at,
+        until=row.created_at,
+        text=one.text,
+        tokens=one.tokens,
+        made_by="extract",
+        created_at=row.created_at,
+    )
+
+
+def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
+    """Return what stands for the messages that are out of the window."""
+    shapes = [
+        {"handle": node_handle(one.number), "messages": message_handle(one.first, one.last), "summary": one.text}
+        for one in nodes
+    ]
+    note = NOTE + HOW_TO_OPEN if can_open else NOTE
+    return envelope("summary", note=note, hidden_messages=sum(one.count for one in nodes), nodes=shapes)
+
+
+def _carry_out(window: Window, situation: Situation, found: Plan, summarise: Summarise | None) -> Window:
+    """Return the window as a plan leaves it."""
+    if isinstance(found, Stub):
+        return replace(window, stubs=dict(found.stubs))
+    summaries, shown = window.summaries, list(window.shown)
+    gone: set[int] = set()
+    if isinstance(found, Merge) or found.atoms:
+        new = _summary(len(summaries), situation, found, summarise)
+        summaries = (*summaries, new)
+        replaced = [node.seq for node in (found.nodes if isinstance(found, Merge) else found.absorbed)]
+        place = shown.index(replaced[0]) if replaced else len(shown)
+        shown = [number for number in shown if number not in replaced]
+        shown.insert(place, new.number)
+    if isinstance(found, Merge):
+        return replace(window, summaries=summaries, shown=tuple(shown))
+    pinned = tuple(row.seq for row in found.pinned)
+    gone = {row.seq for row in (*situation.pinned, *found.messages)} - set(pinned)
+    stubs = {place: chars for place, chars in window.stubs.items() if place not in gone}
+    return replace(window, first=found.from_seq, pinned=pinned, stubs=stubs, summaries=summaries, shown=tuple(shown))
+
+
+def _summary(number: int, situation: Situation, removal: Evict | Merge, summarise: Summarise | None) -> ChatSummary:
+    """Return the summary of what leaves the window."""
+    counter, limit = situation.counter, removal.summary_tokens
+    nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
+    count = sum(node.message_count for node in nodes)
+    if isinstance(removal, Merge):
+        source = "\n\n".join(node.text for node in nodes)
+        span, level, children = (nodes[0].from_message_seq, nodes[-1].upto_message_seq), removal.level, removal.children
+    else:
+        rows = removal.messages
+        older = "".join(f"{node.text}\n\n" for node in nodes)
+        source = older + transcript(rows, max_tokens=situation.certificate.budget_tokens, counter=counter)
+        span, level, children = (nodes[0].from_message_seq if nodes else rows[0].seq, rows[-1].seq), 0, ()
+        count += len(rows)
+    text = removal.text
+    if text is None:
+        text = extract_summary(removal, counter) if summarise is None else summarise(source, limit)
+    text = clip(text, limit, counter)
+    return ChatSummary(number, *span, count, text, counter.count(text), level, children)

@@ -1,1 +1,0 @@
-"""What is out of view: stubs that stand for it, and the pages that open it."""

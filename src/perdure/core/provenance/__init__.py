@@ -1,1 +1,0 @@
-"""Where what is remembered comes from, and how far that is trusted."""

@@ -1,0 +1,201 @@
+"""What makes an agent's copy the same agent: read for an agent file, and given to the agent that is made of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.blocks import Author, check_limit
+from perdure.core.conversations import MODEL, OPTIONS
+from perdure.core.features import Point, find_features
+from perdure.core.forgetting.values import Correction
+from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.domain.agents.units import update_agent, without_own
+from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
+from perdure.domain.conversations.copy_values import AgentCopy, BlockValue, ConversationCopy, HiddenText, OpenCallCopy
+from perdure.domain.conversations.transfer import import_passages
+from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
+from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """What a file holds of an agent.
+
+    Args:
+        turns: number of a conversation -> what was said in it.
+        passages: id in the file -> a passage.
+        turns_read: number of a conversation -> how many of these turns were read in the background.
+    """
+
+    turns: Mapping[int, Sequence[Message]]
+    passages: Mapping[str, Passage]
+    turns_read: Mapping[int, int] = field(default_factory=dict)
+
+
+TURNS_READ: Point[[Tx, AgentId, int, Sequence[Message]], int] = Point("turns_read")
+"""How many of these turns of a conversation a feature has read in the background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPart:
+    """What a feature has of an agent, and how a copy of the agent gets it.
+
+    Args:
+        name: what agent files call it.
+        kind: its type, of values that JSON can hold.
+        hide: takes a text out of it, as it stands in a file.
+        copy: reads it of an agent of which a file has these rows.
+        restore: gives it to the agent that is made of a copy and has these rows, by `ids` and at this time; returns
+            what is left out.
+    """
+
+    name: str
+    kind: Any
+    hide: Callable[[Any, HiddenText], None]
+    copy: Callable[[Tx, AgentId, HeldRows], Any]
+    restore: Callable[[Tx, AgentId, Any, HeldRows, Ids, datetime], Sequence[str]]
+
+
+@functools.cache
+def copy_parts() -> Sequence[CopyPart]:
+    """Those of all features."""
+    return [feature.load(feature.copies) for feature in find_features() if feature.copies]
+
+
+VALUES_MAX = 1_000
+"""The most values of a block that a file holds, the newest."""
+_ALL = 1_000_000
+
+
+def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
+    """Return what an agent has beside what a file holds.
+
+    Args:
+        lines: number of a conversation -> the messages of it that the file holds; the first one's are the agent's.
+    Raises: NotFound.
+    """
+    agent = tx.agents.get(agent_id)
+    archive = find_own_archive(tx, agent_id)
+    if archive is not None and list(tx.mentions.list_agents("archives", archive.id)) != [agent_id]:
+        archive = None  # what it holds may be others'
+    passages = [] if archive is None else tx.passages.page(archive.id, limit=_ALL)
+    if archive is not None:
+        writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
+        passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
+    turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
+    rows = HeldRows(turns, {one.id: one for one in passages})
+    return AgentCopy(
+        settings=without_own(agent.settings),
+        follows_default=agent.follows_default,
+        conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
+        passages=passages,
+        block_values={
+            block.label: [
+                BlockValue(value=one.value, by=one.author.kind, created_at=one.created_at)
+                for one in reversed(tx.blocks.versions(block.id, limit=VALUES_MAX))
+            ]
+            for block in tx.blocks.list_by_agent(agent_id)
+        },
+        parts={part.name: part.copy(tx, agent_id, rows) for part in copy_parts()},
+    )
+
+
+def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
+    """Return what the agent has forgotten, with what others have that share a block or its graph, where it stood in
+    one."""
+    found = [*tx.corrections.forgotten(agent_id)]
+    for table, kind in (("blocks", "block"), ("graphs", "fact")):
+        for owner_id in (id_ for of, id_ in tx.mentions.owners(agent_id) if of == table):
+            for other in tx.mentions.list_agents(table, owner_id):
+                there = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
+                found += [one for one in there if one not in found]
+    return found
+
+
+def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Message]) -> ConversationCopy:
+    """Return a conversation without its messages."""
+    line = tx.conversations.get_by_seq(agent_id, seq)
+    rows: Sequence[Message] = ()
+    if line.pending_from is not None:
+        rows = tx.messages.view(agent_id, seq, from_seq=line.pending_from, upto_seq=tx.messages.next_seq(agent_id))
+    answered = {result.call_id for row in rows for result in row.results}
+    blocks = tx.blocks.list_isolated(agent_id, seq).items()
+    return ConversationCopy(
+        summary=line.summary,
+        description=line.settings.get(DESCRIPTION),
+        model=line.settings.get(MODEL),
+        model_settings=line.settings.get(MODEL_SETTINGS),
+        options=line.settings.get(OPTIONS),
+        archived=line.archived_at is not None,
+        blocks={label: None if block_id is None else tx.blocks.get(block_id).value for label, block_id in blocks},
+        open_calls={
+            call.call_id: OpenCallCopy(
+                awaits=call.awaits, tool_digest=call.tool_digest, loop_arguments=call.loop_arguments
+            )
+            for row in rows
+            for call in row.calls
+            if call.call_id not in answered
+        },
+        turns_read=max(TURNS_READ(tx, agent_id, seq, turns), default=0),
+    )
+
+
+def _has_place(message: Message) -> bool:
+    """Return whether sources of facts count a message: by what a file keeps of it, so not by its sender."""
+    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
+
+
+def restore_agent(
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], *, author: Author, ids: Ids, at: datetime
+) -> Sequence[str]:
+    """Give an agent that was made of a file what else the file holds of it; return what is left out.
+
+    Args:
+        lines: the numbers of its conversations, which have their messages, in the order of those of the copy.
+    Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
+    """
+    before = tx.agents.get(agent_id)
+    kept = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
+    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **kept}
+    update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
+    for block in tx.blocks.list_by_agent(agent_id):
+        values = copy.block_values.get(block.label, ())
+        if block.version or not values:  # one that agents of the file share has them already
+            continue
+        if values[0].value != block.value:  # somebody changed it in the file
+            continue
+        for one in values[1:]:
+            by = Author(kind=one.by, id=agent_id if one.by == "agent" else author.id)
+            after = check_limit(replace(block, value=one.value))
+            block = tx.blocks.put(after, expected=block.version, author=by, at=one.created_at)
+    passages: dict[str, Passage] = {}
+    if copy.passages:
+        archive = own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at)
+        new = {one.id: PassageId(derived_id("passage", archive.id, one.id)) for one in copy.passages}
+        moved = [check_passage(replace(one, id=new[one.id], archive_id=archive.id)) for one in copy.passages]
+        import_passages(tx, archive.id, moved)
+        found = {one.id: one for one in tx.passages.page(archive.id, limit=_ALL)}
+        passages = {old: found[now] for old, now in new.items()}
+    turns: dict[int, Sequence[Message]] = {}
+    for line, seq in zip(copy.conversations, lines, strict=False):
+        rows = tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True)
+        turns[seq] = [row for row in rows if _has_place(row)]
+        for label, block_id in tx.blocks.list_isolated(agent_id, seq).items():
+            if (value := line.blocks.get(label)) is None or block_id is None:
+                tx.blocks.isolate(agent_id, seq, label, None)
+            elif value != (block := tx.blocks.get(block_id)).value:
+                tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
+    turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
+    held = HeldRows(turns, passages, turns_read)
+    return [
+        line
+        for part in copy_parts()
+        if part.name in copy.parts
+        for line in part.restore(tx, agent_id, copy.parts[part.name], held, ids, at)
+    ]

@@ -1,1 +1,0 @@
-"""Hooks: the bus that calls them, and the points where a run does."""

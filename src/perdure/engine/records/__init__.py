@@ -1,0 +1,1 @@
+"""What runs store: requests, rows, leases."""

@@ -1,0 +1,1 @@
+"""Facts as values: what is known, how it is derived, settings."""

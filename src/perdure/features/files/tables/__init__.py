@@ -1,1 +1,0 @@
-"""The rows of folders, files and what agents have open."""

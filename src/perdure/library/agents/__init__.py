@@ -1,0 +1,1 @@
+"""Agents, and the identities that they belong to."""

@@ -1,0 +1,385 @@
+"""Agents: making, finding, changing and removing them, with what belongs to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.app import App
+from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.core.blocks import Author, Block
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.features import Point
+from perdure.core.hooks import ConversationEnd
+from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, ToolId, is_id
+from perdure.core.models import EXTRACTIVE
+from perdure.core.runs import Run
+from perdure.core.secrets import Secret
+from perdure.core.specs import Tool, ToolCode
+from perdure.core.text.forms import match_form, name_form
+from perdure.core.tools.threads import run_in_own_thread
+from perdure.domain.agents.options import CONTEXT_ENGINE
+from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
+from perdure.domain.blocks.units import BLOCKS_CHANGED
+from perdure.domain.secrets import replace_secrets
+from perdure.engine.approvals.answers import Pending, find_all_pending
+from perdure.engine.conversations.reset import delete, delete_agent
+from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.records.run_request import NewMessage, check_input, tokens_of
+from perdure.library.agents.identities import IdentityState, load_identities, set_identities
+from perdure.library.messages.conversations import ids_in_view
+from perdure.library.parts.checks import LIMIT_MAX, Page, check_page, check_text, outside
+from perdure.library.parts.part import AsyncAgentPart, AsyncPart, reads
+from perdure.storage.tx import Tx
+
+NAMED_AGENTS = 10
+
+NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
+RENAME_HELPS = "choose another name"
+
+SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] = Point("set_belongings")
+"""Has an agent own these things and no others. Raises: NotFound."""
+
+SameName = Literal["allow", "refuse", "number"]
+
+CompanionKind = Literal["sleeptime", "voice_sleeptime"]
+"""The kinds of agents that keep the memory of another one."""
+
+SET_COMPANION: Point[[Tx, AgentId, CompanionKind | Literal[False], Author, UnitInputs], None] = Point("set_companion")
+"""Have an agent have a companion of this kind, or none. Raises: InvalidInput."""
+
+AGENT_STATES: Point[[Tx, Sequence[AgentId]], Mapping[AgentId, Mapping[str, Any]]] = Point("agent_states")
+"""What features know of agents: agent -> name -> value."""
+
+Changes = AgentChanges | Callable[[Agent], AgentChanges]
+"""New values of some fields, or a function that makes them from the agent as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belongings:
+    """New blocks, tools, folders, identities and secrets of an agent. Each is the whole new set; None leaves the
+    current one.
+
+    Args:
+        secrets: name -> value; an empty value leaves a secret that is there as it is.
+        of_features: kind -> ids, such as those of folders.
+    """
+
+    block_ids: Sequence[BlockId] | None = None
+    tool_ids: Sequence[ToolId] | None = None
+    identity_ids: Sequence[IdentityId] | None = None
+    secrets: Mapping[str, str] | None = None
+    of_features: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+NO_BELONGINGS = Belongings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """An agent with everything that belongs to it, as one transaction reads it.
+
+    Args:
+        codes: the sources of its custom tools.
+        message_ids: what its first conversation shows; see `ids_in_view`.
+        run: the newer of its last two runs that has ended.
+        pending: what its first conversation waits for.
+        of_features: what features know of it; see `AGENT_STATES`.
+    """
+
+    agent: Agent
+    blocks: Sequence[Block]
+    tools: Sequence[Tool]
+    codes: Mapping[ToolId, ToolCode]
+    identities: Sequence[IdentityState]
+    message_ids: Sequence[MessageId]
+    run: Run | None
+    secrets: Sequence[Secret]
+    pending: Pending | None
+    of_features: Mapping[str, Any]
+
+
+class AllAgents(AsyncPart):
+    """All agents of the store."""
+
+    async def add(
+        self,
+        new: NewAgent,
+        *,
+        belongings: Belongings = NO_BELONGINGS,
+        messages: Sequence[NewMessage] = (),
+        same_name: SameName = "allow",
+        companion: CompanionKind | None = None,
+        author: Author | None = None,
+    ) -> Agent:
+        """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
+
+        Args:
+            same_name: if another agent has this name, whether to use it too, refuse it, or append a number.
+            companion: the kind of the companion that it gets; None: it gets none.
+        Raises: NameInvalid, InvalidInput, EmptyMessage, MessageTooLarge, BlockLimitExceeded, AlreadyExists;
+            NotFound: a tool, block or folder; StoreError.
+        """
+        ports, inputs = self._ports, self._ports.inputs()
+        now, by = inputs.now, author or outside()
+        await _check_engine(self._ports, new.settings)
+        for message in messages:
+            message.check(ports.settings.limits)
+        appended = [message.draft(MessageId(ports.ids.new("message"))) for message in messages]
+        check_input(appended, ports.settings, may_be_empty=True)
+        tokens = [tokens_of(draft, ports.counter, None) for draft in appended]
+
+        def create(tx: Tx) -> Agent:
+            agent = create_agent(
+                tx,
+                replace(new, name=_name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
+                ids=ports.ids,
+                author=by,
+                at=now,
+            )
+            _set_belongings(self._ports, tx, agent.id, belongings, at=now)
+            if appended:
+                tx.messages.append((agent.id, 0), appended, tokens, at=now)
+            if companion is not None:
+                _set_companion(tx, agent.id, companion, by, inputs)
+                agent = tx.agents.get(agent.id)
+            renew_system_message(tx, agent.id, 0, inputs)
+            return agent
+
+        return await ports.store.write(create)
+
+    async def check_model(self, handle: str) -> None:
+        """Check that an agent can have this model; a server of local models is asked before one is refused.
+
+        Raises: InvalidInput; ModelNotFound, with the models that there are, and what helps.
+        """
+        check_text("model", handle)
+        models = self._app.models
+        await models.look_for(handle)
+        if not models.takes(handle):
+            raise models.not_found(handle)
+
+    async def model_changes(self, handle: str | None) -> AgentChanges:
+        """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
+        default = self._app.choice.handle if handle is not None else (await self._app.decide()).handle
+        await self.check_model(default if handle is None else handle)
+        return {"model": default if handle is None else handle, "follows_default": handle is None}
+
+    async def resolve(self, name_or_id: str) -> Agent:
+        """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
+        check_text("an agent's name or id", name_or_id)
+        agent = await self._ports.store.read(_resolve_agent, name_or_id)
+        if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
+            await self._app.decide()
+        return _in_effect(self._app, agent)
+
+    async def find_last_used(self) -> Agent | None:
+        """The agent with the newest run, else the newest agent; None when there is none."""
+        agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
+        return None if agent is None else _in_effect(self._app, agent)
+
+    async def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
+        """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
+        return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
+
+    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+        """A page of agents, each with everything that belongs to it. Raises: as `list`."""
+        return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
+
+    async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
+        """Agent -> when the newest message was added to it; not there: it has none."""
+        return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
+
+    async def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
+        """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
+        exist any more; `text` is a part of a tag, in any case. Raises: InvalidInput."""
+        check_page(page)
+        part = match_form(text or "")
+        found = await self._ports.store.read(lambda tx: {*tx.agents.list_tags(), *tx.blocks.list_tags()})
+        tags = sorted(tag for tag in found if part in match_form(tag))
+
+        def query(*, above: str | None, below: str | None, newest_first: bool, limit: int) -> Sequence[str]:
+            kept = [tag for tag in tags if (above is None or tag > above) and (below is None or tag < below)]
+            return (kept[::-1] if newest_first else kept)[:limit]
+
+        return page.load(query, place_of=name_form)
+
+    async def count(self, where: AgentFilter) -> int:
+        """How many agents the filter lets through."""
+        return await self._ports.store.read(lambda tx: tx.agents.count(where))
+
+
+class AsyncAgentRecord(AsyncAgentPart):
+    """What is stored of an agent and belongs to it; `AsyncAgent` has these methods."""
+
+    async def state(self) -> AgentState:
+        """The agent with everything that belongs to it. Raises: NotFound."""
+        return (await self._ports.store.read(lambda tx: _load_states(self._app, tx, [tx.agents.get(self.id)])))[0]
+
+    @reads
+    def memory(self, tx: Tx) -> tuple[Agent, Sequence[Block]]:
+        """The agent and its blocks. Raises: NotFound."""
+        return (_in_effect(self._app, tx.agents.get(self.id)), tx.blocks.list_by_agent(self.id))
+
+    async def edit(
+        self,
+        changes: Changes,
+        *,
+        belongings: Belongings = NO_BELONGINGS,
+        companion: Callable[[Agent], CompanionKind | Literal[False] | None] = lambda agent: None,
+        author: Author | None = None,
+        same_name: Literal["allow", "refuse"] = "allow",
+    ) -> Agent:
+        """The agent as changed, from its next model call on.
+
+        Args:
+            companion: returns the kind of the companion that the agent is to have; False: none; None: as it is.
+
+        Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
+        """
+        inputs, by = self._ports.inputs(), author or outside()
+        resolved = changes
+        if callable(resolved):
+            resolved = resolved(await self._ports.store.read(lambda tx: tx.agents.get(self.id)))
+        await _check_engine(self._ports, resolved.get("settings"))
+
+        def update(tx: Tx) -> Agent:
+            tx.agents.lock(self.id)
+            before = tx.agents.get(self.id)
+            fields = changes(before) if callable(changes) else changes
+            name = fields.get("name")
+            if isinstance(name, str) and name != before.name:  # what is no text is refused below
+                _name_for(tx, name, same_name, helps=RENAME_HELPS)
+            agent = update_agent(tx, self.id, fields, author=by, at=inputs.now)
+            _set_belongings(self._ports, tx, self.id, belongings, at=inputs.now)
+            if (kind := companion(before)) is not None:
+                _set_companion(tx, self.id, kind, by, inputs)
+            if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
+                renew_system_message(tx, self.id, 0, inputs)
+            return tx.agents.get(self.id)
+
+        return _in_effect(self._app, await delete(self._ports, update))  # a companion may go
+
+    async def delete(self) -> None:
+        """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
+        InvalidInput, NotFound."""
+        agent_id = self.id
+        check_text("agent_id", agent_id)
+        hooks = self._ports.hooks
+        if "conversation_end" not in hooks.points:
+            await delete_agent(agent_id, self._ports)
+            return
+        ended = await self._ports.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))
+        await delete_agent(agent_id, self._ports)
+        for conversation in ended:
+            await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
+
+
+async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> None:
+    """Check that the context engine of these settings can be used here. Raises: InvalidInput."""
+    if isinstance(settings, Mapping) and settings.get(CONTEXT_ENGINE) is not None:
+        await run_in_own_thread(ports.engine_calls.engines.check, settings)  # it may import a package
+
+
+def _in_effect(app: App, agent: Agent) -> Agent:
+    """The agent with the model of its next run."""
+    return in_effect(agent, app.models)
+
+
+def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
+    """The agents with everything that belongs to them."""
+    ids = [agent.id for agent in agents]
+    of_features = AGENT_STATES(tx, ids)
+    blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
+    named = {tool.id: tool for some in tools.values() for tool in some}
+    named |= {tool.id: tool for tool in tx.tools.with_own_names([*named.values()])}
+    codes = tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"])
+    secrets = tx.secrets.list_by_owners(ids)
+    identities = tx.identities.list_by_agents(ids)
+    states = {
+        state.identity.id: state
+        for state in load_identities(tx, [*{one.id: one for some in identities.values() for one in some}.values()])
+    }
+    first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
+    pending = find_all_pending(tx, first)
+    message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
+    return [
+        AgentState(
+            agent=_in_effect(app, agent),
+            blocks=blocks[agent.id],
+            tools=[named[tool.id] for tool in tools[agent.id]],
+            codes=codes,
+            identities=[states[identity.id] for identity in identities[agent.id]],
+            message_ids=message_ids[agent.id, 0],
+            run=next((run for run in runs[agent.id] if run.ended), None),
+            secrets=secrets[agent.id],
+            pending=pending.get((agent.id, 0)),
+            of_features={name: value for some in of_features for name, value in some.get(agent.id, {}).items()},
+        )
+        for agent in agents
+    ]
+
+
+def _set_companion(
+    tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
+) -> None:
+    """Raises: InvalidInput: nothing here makes companions."""
+    if kind and not SET_COMPANION.functions:
+        raise InvalidInput(f"this installation has no companions: create the agent without one of the kind {kind!r}")
+    SET_COMPANION(tx, agent_id, kind, author, inputs)
+
+
+def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
+    """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
+    if (tool_ids := belongings.tool_ids) is not None:
+        wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
+        present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
+        for name in sorted(present - wanted):
+            tx.tools.detach(agent_id, name)
+        tx.tools.attach(agent_id, *sorted(wanted - present))
+    if (block_ids := belongings.block_ids) is not None:
+        for block in tx.blocks.list_by_agent(agent_id):
+            if block.id not in block_ids:
+                tx.blocks.detach(agent_id, block.id)
+        tx.blocks.attach(agent_id, *block_ids)
+        BLOCKS_CHANGED(tx, agent_id)
+    if belongings.of_features:
+        SET_BELONGINGS(tx, ports, agent_id, belongings.of_features)
+    if belongings.identity_ids is not None:
+        set_identities(tx, agent_id, belongings.identity_ids)
+    if belongings.secrets is not None:
+        replace_secrets(tx, agent_id, belongings.secrets, cipher=ports.cipher, at=at)
+
+
+def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
+    """The name that an agent gets. Raises: AlreadyExists."""
+    if same_name == "allow":
+        return name
+    tx.agents.lock_names()
+    if tx.agents.find_by_name(name) is None:
+        return name
+    if same_name == "refuse":
+        raise AlreadyExists("agent", name, helps=helps)
+    numbered = (f"{name} {number}" for number in itertools.count(2))
+    return next(one for one in numbered if tx.agents.find_by_name(one) is None)
+
+
+def _resolve_agent(tx: Tx, name_or_id: str) -> Agent:
+    if is_id("agent", name_or_id):
+        return tx.agents.get(AgentId(name_or_id))
+    agent = tx.agents.find_by_name(name_or_id)
+    if agent is None:
+        names = dict.fromkeys(known.name for known in tx.agents.list())  # several agents may have one name
+        known = ", ".join(map(repr, list(names)[:NAMED_AGENTS]))
+        raise NotFound("agent", name_or_id, hint=f"there are {known}" if known else "there is none yet")
+    return agent
+
+
+def _load_page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
+    """A page of agents. Raises: InvalidInput, NotFound."""
+    check_page(page)
+    return tx.agents.page(where=where, order=order, **page.arguments)

@@ -1,0 +1,1 @@
+"""Blocks, archives with their passages, and their search."""

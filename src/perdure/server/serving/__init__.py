@@ -1,0 +1,1 @@
+"""The application, and how it is served: guards, the document of the API, processes."""

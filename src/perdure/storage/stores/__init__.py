@@ -1,0 +1,1 @@
+"""The stores: SQLite in a file, PostgreSQL."""

@@ -1,0 +1,279 @@
+"""The store over one SQLite file: one writer, a few readers, several processes.
+
+Every write is durable before it is acknowledged: WAL with `synchronous=FULL`, and units of work that arrive together
+share one commit. WAL needs a local disk; where it can't be had SQLite keeps its rollback journal, slower and as safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
+from perdure.core.tasks import Progress, run_in_thread
+from perdure.storage.database.sqlite_errors import SQLITE_ERRORS, store_error, too_large
+from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
+from perdure.storage.migrations import MIGRATIONS, Migration
+from perdure.storage.store import Views
+from perdure.storage.stores.sqlite import (
+    Outcome,
+    SqliteDatabase,
+    backup,
+    connect,
+    run_unit,
+    scrub,
+    scrub_progress,
+    upgrade,
+)
+from perdure.storage.tx import Tx
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GROUP_COMMIT_UNITS = 256
+GROUP_COMMIT_S = 0.05
+"""CPU seconds after which no further unit joins the transaction: small units share a commit, large ones don't wait for
+each other."""
+READERS = 4
+SCRUB_LOOK_S = 0.5
+"""How often somebody who waits for the file to be written anew hears how far that is."""
+
+
+_Call = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
+"""A unit of work and its arguments."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """A unit of work that waits for the writer; without a call the file is scrubbed, outside any transaction."""
+
+    call: _Call | None
+    future: Future[Any]
+
+
+class SqliteStore(Views):
+    """`Store` over one SQLite file. Open it with `SqliteStore.open`.
+
+    Units run in the writer's thread or in a reader's, not in the caller's event loop.
+    """
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._path, self._writer, self._org_id, self._limits = path, writer, org_id, limits
+        self._database = SqliteDatabase(writer)
+        self._tx = Tx(self._database, org_id, limits)
+        self._marks = MarkFile(path)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._broken: StoreError | None = None
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._watcher: sqlite3.Connection | None = None
+        self._watching = threading.Lock()
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
+        self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        at: datetime,
+        org_id: OrgId = DEFAULT_ORG,
+        limits: Limits = DEFAULT_LIMITS,
+        migrations: Sequence[Migration] = MIGRATIONS,
+    ) -> SqliteStore:
+        """Open the store in this file; create or upgrade it if needed.
+
+        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
+        """
+        path = path.absolute()  # connections are opened later, too, when the program may be in another folder
+        least = check_log(path)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to the user
+        except OSError as error:
+            raise StoreReadOnly(
+                f"the data folder {path.parent} can't be created ({error.strerror}): name another one with PERDURE_HOME"
+            ) from error
+        if not path.exists():
+            with contextlib.suppress(OSError):  # if this fails, SQLite fails too and reports the reason
+                path.touch(mode=0o600)
+        connection = connect(path)
+        try:
+            check_mark(path, connection, least)
+            upgrade(connection, path, migrations, at=at)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, org_id, limits)
+
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._closed:
+            raise StoreClosed
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._read, unit, args, kwargs)
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        # No await between this check and `put`: a job behind the writer's last one would never run.
+        if self._closed:
+            raise StoreClosed
+        if self._broken is not None:
+            raise self._broken
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
+        self._jobs.put(_Job((unit, args, kwargs), future))
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            del future  # its error's traceback holds this frame
+
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        if self._closed:
+            raise StoreClosed
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self._jobs.put(_Job(None, future))
+        ending = asyncio.wrap_future(future)
+        while not (await asyncio.wait({ending}, timeout=SCRUB_LOOK_S))[0]:
+            progress(*scrub_progress(self._path))
+        ending.result()
+
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        if self._closed:
+            raise StoreClosed
+
+        def copy(tell: Progress) -> None:
+            # A connection and a thread of its own: inside the writer's transaction the copy would wait for itself.
+            with contextlib.closing(connect(self._path, read_only=True)) as source:
+                backup(source, path, lambda done, total: tell("", done, total))
+
+        await run_in_thread(copy, lambda step, done, total: progress(done, total))
+
+    async def mark(self) -> str:
+        if self._closed:
+            raise StoreClosed
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._load_mark)
+
+    async def close(self) -> None:
+        """Finish all accepted units, then close. Closing twice is not an error."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._pool.shutdown(wait=True)
+        for connection in (*self._readers, *((self._watcher,) if self._watcher else ())):
+            connection.close()
+        self._writer.close()
+
+    def _load_mark(self) -> str:
+        # The number counts what other connections have committed, so always the same connection reads it.
+        with self._watching:
+            if self._watcher is None:
+                self._watcher = connect(self._path, read_only=True)
+            try:
+                return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+            except SQLITE_ERRORS as error:
+                raise store_error(error, self._path) from error
+
+    def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = connect(self._path, read_only=True)
+            self._local.tx = Tx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
+            self._readers.append(connection)
+        try:
+            connection.execute("BEGIN")
+            try:
+                return unit(self._local.tx, *args, **kwargs)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+        except SQLITE_ERRORS as error:
+            raise store_error(error, self._path) from error
+        except OverflowError as error:
+            raise too_large(error) from error
+
+    def _write_jobs(self) -> None:
+        """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
+        while (job := self._jobs.get()) is not None:
+            if job.call is None:
+                self._scrub(job.future)
+                continue
+            jobs = [job]
+            while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
+                if (job := self._jobs.get()) is None or job.call is None:
+                    self._jobs.put(job)  # the end, or a scrub, for the loop above
+                    break
+                jobs.append(job)
+            while jobs:
+                outcomes = self._write([job.call for job in jobs if job.call is not None])
+                # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
+                while outcomes:
+                    result, error = outcomes.pop(0)
+                    future = jobs.pop(0).future
+                    if error is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(error)
+                    del result, error, future
+
+    def _scrub(self, future: Future[Any]) -> None:
+        try:
+            scrub(self._writer, self._path)
+        except StoreError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
+        """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
+        outcomes: list[Outcome] = []
+        try:
+            if self._broken is not None:  # these were queued before it broke
+                raise self._broken
+            self._database.begin()
+            began = time.thread_time()
+            for unit, args, kwargs in calls:
+                outcomes.append(run_unit(self._writer, self._path, unit, self._tx, *args, **kwargs))
+                if len(calls) > len(outcomes) and time.thread_time() - began > GROUP_COMMIT_S:
+                    break
+            is_changed = any(error is None for _, error in outcomes)
+            mark = self._marks.put(self._writer) if is_changed else 0
+            self._writer.execute("COMMIT")
+            if mark:
+                self._marks.note(mark)
+        except BaseException as error:
+            outcomes = [(None, self._roll_back(error))] * len(calls)
+        return outcomes
+
+    def _roll_back(self, error: BaseException) -> BaseException:
+        """Undo the failed transaction; return the error for its callers."""
+        failure = store_error(error, self._path) if isinstance(error, SQLITE_ERRORS) else error
+        with contextlib.suppress(sqlite3.Error):
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        # After a failed fsync the disk's state is unknown, and a second fsync may falsely succeed: stop writing.
+        if getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"):
+            self._broken = StoreUnavailable(
+                f"{self._path}: the disk could not confirm a write, so nobody knows what is on it: check the disk, then"
+                " start anew; until then nothing is written"
+            )
+            return self._broken
+        return failure

@@ -1,0 +1,305 @@
+"""`tx.sources`: what messages brought into a conversation from outside, and the sources of writes of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId
+from perdure.core.messages import Draft
+from perdure.core.sources import MemoryWrite, MessageSource, Source, SourceSummary, WriteSource
+from perdure.storage.database.base import Database
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import Row, dump, from_iso, insert_into, iso, load, restore, storable
+from perdure.storage.tables.message_rows import reset_pending
+from perdure.storage.tables.table import OWN_AGENT, Table, own_agent, parts
+
+_WRITE = "owner_id, ref, place, kind, label, name, message_ids, agent_id, run_id, message_id, created_at, reverted_by"
+
+_KINDS = {"agent_blocks": "block", "conversation_blocks": "block", "agent_archives": "archive", "agent_graphs": "graph"}
+OWNERS = " UNION ".join(
+    f"SELECT o.id FROM {links} x JOIN {kind}s o ON o.id = x.{kind}_id WHERE x.agent_id = {{agent}}{{own}}"
+    for links, kind in _KINDS.items()
+)
+"""The blocks, archives and graphs of an agent, whose writes its sources are of."""
+
+_OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :org_id')}) AND {OWN_AGENT}"
+
+
+_ENTERED = (
+    "SELECT s.seq, m.id, s.label, s.name, s.via FROM {first} CROSS JOIN {then} WHERE s.agent_id = :agent_id"
+    " AND m.agent_id = :agent_id AND m.conversation_seq = s.conversation_seq AND m.seq = s.seq AND m.removed = 0"
+    " AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
+    f" OR NOT {reset_pending('m')}) AND {OWN_AGENT}"
+)
+_OF_CONVERSATION = _ENTERED.format(first="message_sources s", then="messages m")
+_OF_MESSAGES = _ENTERED.format(first="messages m", then="message_sources s")
+"""What messages of an agent that were neither removed nor reset brought. SQLite keeps to the order of a cross join, and
+would else read all sources of the agent."""
+
+
+def add_message_sources(
+    db: Database, agent_id: str, conversation_seq: int, rows: Iterable[tuple[int, int, Source]], *, via: str = ""
+) -> None:
+    """Add (number of a message, place, source) of an agent that this transaction has found."""
+    db.run_many(
+        insert_into("message_sources", "agent_id, conversation_seq, seq, place, label, name, via")
+        + " ON CONFLICT (agent_id, conversation_seq, seq, place) DO NOTHING",
+        [
+            {
+                "agent_id": agent_id,
+                "conversation_seq": conversation_seq,
+                "seq": seq,
+                "place": place,
+                "label": source.label,
+                "name": storable(source.name),
+                "via": via,
+            }
+            for seq, place, source in rows
+        ],
+    )
+
+
+def add_draft_sources(
+    db: Database, agent_id: str, conversation_seq: int, first_seq: int, drafts: Sequence[Draft]
+) -> None:
+    """Add what these messages bring, the first of which has the number `first_seq`."""
+    if any(draft.sources or draft.sender_id for draft in drafts):  # nothing else brings any
+        rows = [(seq, *one) for seq, draft in enumerate(drafts, first_seq) for one in enumerate(draft.outside_sources)]
+        add_message_sources(db, agent_id, conversation_seq, rows)
+
+
+def add_writes(db: Database, writes: Sequence[MemoryWrite]) -> None:
+    """Add the sources of writes to things that this transaction has found; those of a repeated write stay."""
+    db.run_many(
+        f"{insert_into('memory_sources', _WRITE)} ON CONFLICT (owner_id, ref, place) DO NOTHING",
+        [
+            {
+                "owner_id": write.owner_id,
+                "ref": write.ref,
+                "place": place,
+                "kind": write.kind,
+                "label": one.source.label,
+                "name": storable(one.source.name),
+                "message_ids": dump(list(one.message_ids)),
+                "agent_id": write.agent_id,
+                "run_id": write.run_id,
+                "message_id": write.message_id,
+                "created_at": iso(write.created_at),
+                "reverted_by": write.reverted_by,
+            }
+            for write in writes
+            for place, one in enumerate(write.sources)
+        ],
+    )
+
+
+class Sources(Table):
+    def add_to_message(
+        self, agent_id: AgentId, conversation_seq: int, seq: int, sources: Sequence[Source], *, recalled: bool = False
+    ) -> None:
+        """Add sources that a message of a conversation brought; `recalled`: its request did. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id)
+        first = self._next_place(own, conversation_seq, seq) if recalled else 0
+        rows = [(seq, first + place, source) for place, source in enumerate(sources)]
+        add_message_sources(self._db, own, conversation_seq, rows, via="recall" if recalled else "")
+
+    def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
+        """The first free place of what a message's request brought, behind what it brought itself."""
+        rows = self._rows(
+            "SELECT MAX(place) FROM message_sources WHERE agent_id = :agent_id AND seq = :seq"
+            " AND conversation_seq = :conversation_seq",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            seq=seq,
+        )
+        return max(1_000, 1 + (rows[0][0] or 0))
+
+    def list_by_conversation(
+        self, agent_id: AgentId, conversation_seq: int, *, from_seq: int = 0, before_seq: int, limit: int = 1_000
+    ) -> Sequence[MessageSource]:
+        """What messages between two numbers, the last excluded, brought into a conversation; the newest `limit`, the
+        oldest first. Messages that were removed or reset count no more."""
+        where = "s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
+        found = self._messages(  # in the order of the index, or all would be sorted
+            f"{_OF_CONVERSATION} AND {where} ORDER BY s.seq DESC, s.place DESC LIMIT :limit",
+            agent_id,
+            conversation_seq=conversation_seq,
+            from_seq=from_seq,
+            before_seq=before_seq,
+            limit=limit,
+        )
+        return found[::-1]
+
+    def list_first(
+        self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
+    ) -> Mapping[Source, int] | None:
+        """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
+        excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
+        rows = self._rows(
+            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION}"
+            " AND s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
+            " ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
+            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            from_seq=from_seq,
+            before_seq=before_seq,
+            limit=limit + 1,
+            most=most + 1,
+        )
+        if len(rows) > most or sum(row[3] for row in rows) > limit:
+            return None
+        return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
+
+    def list_by_messages(self, agent_id: AgentId, seqs: Sequence[int]) -> Mapping[int, Sequence[MessageSource]]:
+        """Number of a message -> what it brought itself; not there: nothing."""
+        by_seq: dict[int, list[MessageSource]] = {}
+        for some in parts(sorted(set(seqs))):
+            listed = ", ".join(str(int(seq)) for seq in some)
+            where = f"s.via = '' AND m.seq IN ({listed}) ORDER BY s.seq, s.place"
+            for one in self._messages(f"{_OF_MESSAGES} AND {where}", agent_id):
+                by_seq.setdefault(one.seq, []).append(one)
+        return by_seq
+
+    def _messages(self, sql: str, agent_id: AgentId, **params: Any) -> Sequence[MessageSource]:
+        rows = self._rows(sql, agent_id=agent_id, **params)
+        return [MessageSource(row[0], MessageId(row[1]), Source(row[2], restore(row[3])), row[4]) for row in rows]
+
+    def add(self, writes: Sequence[MemoryWrite]) -> None:
+        """Add the sources of writes; those of a repeated write stay. Raises: NotFound: a block, archive or graph."""
+        for owner_id in dict.fromkeys(write.owner_id for write in writes):
+            self._check_own(owner_id)
+        add_writes(self._db, writes)
+
+    def _check_own(self, owner_id: str) -> None:
+        kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
+        own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
+        if not kind or not self._rows(own, owner_id=storable(owner_id)):
+            raise NotFound("memory", owner_id)
+
+    def list_by_refs(self, owner_id: str, refs: Sequence[str]) -> Sequence[MemoryWrite]:
+        """The writes of a block, archive or graph with these refs, in no order. Raises: NotFound."""
+        self._check_own(owner_id)
+        found: list[MemoryWrite] = []
+        for some in parts(list(dict.fromkeys(refs))):
+            where = Conditions("owner_id = :owner_id")
+            where.among("ref", some)
+            found += self._writes(str(where), owner_id=storable(owner_id), **where.params)
+        return found
+
+    def list_writes(
+        self, agent_id: AgentId, source: Source | None = None, *, run_id: RunId | None = None, limit: int = 1_000
+    ) -> Sequence[MemoryWrite]:
+        """The writes of an agent's memory from a source, or of a run; the newest first."""
+        where = Conditions(_OWNED)
+        where.equal("run_id", run_id)
+        if source is not None:
+            where.equal("label", source.label)
+            where.equal("name", source.name)
+        keys = self._rows(
+            f"SELECT DISTINCT owner_id, ref, created_at FROM memory_sources WHERE {where}"
+            " ORDER BY created_at DESC, owner_id, ref LIMIT :limit",
+            agent_id=agent_id,
+            limit=limit,
+            **where.params,
+        )
+        order = {(row[0], row[1]): place for place, row in enumerate(keys)}
+        found: list[MemoryWrite] = []
+        for owner_id, rows in groupby(sorted(order), key=lambda key: str(key[0])):
+            for some in parts([row[1] for row in rows]):
+                of_owner = Conditions("owner_id = :owner_id", owner_id=owner_id)
+                of_owner.among("ref", some)
+                found += self._writes(str(of_owner), **of_owner.params)
+        return sorted(found, key=lambda write: order[write.owner_id, write.ref])
+
+    def _writes(self, where: str, **params: Any) -> Sequence[MemoryWrite]:
+        rows = self._rows(f"SELECT {_WRITE} FROM memory_sources WHERE {where} ORDER BY owner_id, ref, place", **params)
+        return [_write(list(group)) for _, group in groupby(rows, key=lambda row: (row[0], row[1]))]
+
+    def summarise(self, agent_id: AgentId, *, limit: int = 500) -> Sequence[SourceSummary]:
+        """The sources of an agent's memory, the one with the newest write first."""
+        kinds = ", ".join(
+            f"SUM(CASE WHEN kind = '{kind}' AND reverted_by IS NULL THEN 1 ELSE 0 END)"
+            for kind in ("block", "passage", "fact")
+        )
+        rows = self._rows(
+            f"SELECT label, name, {kinds}, SUM(CASE WHEN reverted_by IS NULL THEN 0 ELSE 1 END), MIN(created_at),"
+            f" MAX(created_at) FROM memory_sources WHERE {_OWNED} GROUP BY label, name"
+            " ORDER BY MAX(created_at) DESC, label, name LIMIT :limit",
+            agent_id=agent_id,
+            limit=limit,
+        )
+        return [
+            SourceSummary(
+                source=Source(row[0], restore(row[1])),
+                blocks=row[2],
+                passages=row[3],
+                facts=row[4],
+                reverted=row[5],
+                first_at=from_iso(row[6]),
+                last_at=from_iso(row[7]),
+            )
+            for row in rows
+        ]
+
+    def settings_of_sharers(self, agent_id: AgentId, name: str, *, but: AgentId) -> Sequence[Mapping[str, Any]]:
+        """The settings of other agents that have a block or archive of this one, if they have the setting `name`."""
+        shared = " UNION ".join(
+            f"SELECT y.agent_id FROM {links} x JOIN {links} y ON y.{column} = x.{column} WHERE x.agent_id = :agent_id"
+            for links, column in (("agent_blocks", "block_id"), ("agent_archives", "archive_id"))
+        )
+        rows = self._rows(
+            "SELECT d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id WHERE a.org_id = :org_id"
+            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}",
+            agent_id=agent_id,
+            but=but,
+            name=f'%"{name}"%',
+        )
+        return [load(row[0]) for row in rows]
+
+    def mark_reverted(self, owner_id: str, refs: Sequence[str], reverted_by: str) -> None:
+        """Note which correction took writes back. Raises: NotFound."""
+        self._check_own(owner_id)
+        self._db.run_many(
+            "UPDATE memory_sources SET reverted_by = :reverted_by WHERE owner_id = :owner_id AND ref = :ref",
+            [{"owner_id": owner_id, "ref": ref, "reverted_by": reverted_by} for ref in refs],
+        )
+
+    def unmark_reverted(self, agent_id: AgentId, reverted_by: str) -> None:
+        """Note that a correction of an agent, which took writes back, was undone."""
+        self._run(
+            f"UPDATE memory_sources SET reverted_by = NULL WHERE reverted_by = :reverted_by AND {OWN_AGENT}"
+            " AND reverted_by LIKE :prefix",
+            agent_id=agent_id,
+            reverted_by=reverted_by,
+            prefix=f"{agent_id}/%",
+        )
+
+    def delete(self, owner_id: str, refs: Sequence[str]) -> None:
+        """Remove the sources of writes whose text is gone. Raises: NotFound."""
+        self._check_own(owner_id)
+        self._db.run_many(
+            "DELETE FROM memory_sources WHERE owner_id = :owner_id AND ref = :ref",
+            [{"owner_id": owner_id, "ref": ref} for ref in refs],
+        )
+
+
+def _write(rows: Sequence[Row]) -> MemoryWrite:
+    """The write that these rows are of."""
+    owner_id, ref, _, kind, _, _, _, agent_id, run_id, message_id, created_at, reverted_by = rows[0]
+    return MemoryWrite(
+        kind=kind,
+        owner_id=owner_id,
+        ref=ref,
+        sources=tuple(
+            WriteSource(Source(row[4], restore(row[5])), tuple(map(MessageId, load(row[6])))) for row in rows
+        ),
+        agent_id=agent_id,
+        run_id=run_id,
+        message_id=message_id,
+        created_at=from_iso(created_at),
+        reverted_by=reverted_by,
+    )

@@ -1,0 +1,111 @@
+"""The routes of the dashboard: its pages, its files, and signing in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from perdure.server.access.session import COOKIE, SESSION_S, Sessions
+from perdure.ui.pages import (
+    changes,
+    chat,
+    connections,
+    context,
+    data,
+    home,
+    memory,
+    runs,
+    search,
+    settings,
+    sources,
+    tools,
+)
+from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
+
+STATIC = Path(__file__).with_name("static")
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PAGES = (
+    *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, settings),
+    *feature_pages(),
+)
+
+
+def build_routes() -> list[BaseRoute]:
+    """Every route of the dashboard, in the order in which they are looked up."""
+    routes: Sequence[BaseRoute] = [route for module in PAGES for route in module.pages.routes]
+    return [
+        Route("/static/{name}", static, methods=["GET"]),
+        Route("/sign-in", sign_in, methods=["GET"]),
+        Route("/sign-in", sign_in_by_key, methods=["POST"]),
+        *routes,
+    ]
+
+
+def refused_page(request: Request, status: int, text: str) -> Response:
+    """The page for a request that its key may not make, or not yet; what a form holds stays, with a notice."""
+    is_action = request.method != "GET"
+    data = {"error": "Nothing was changed." if is_action else text, "title": "Not allowed"}
+    return html("error.html", data, request, notice=Notice(text, is_error=True) if is_action else None, status=status)
+
+
+async def static(request: Request) -> Response:
+    """A file of the dashboard. Its address names the version, so that a browser may keep it."""
+    name = request.path_params["name"]
+    if name not in _static_names():
+        raise HTTPException(404)
+    path = STATIC / name
+    headers = {"cache-control": "max-age=31536000, immutable" if "v" in request.query_params else "no-cache"}
+    return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers={**HEADERS, **headers})
+
+
+@functools.cache
+def _static_names() -> frozenset[str]:
+    return frozenset(path.name for path in STATIC.iterdir() if path.suffix in TYPES)
+
+
+async def sign_in(request: Request) -> Response:
+    """Exchange the token of a link for a cookie, or show the form that asks for the key."""
+    sessions: Sessions = request.app.state.sessions
+    token = request.query_params.get("token")
+    cookie = None if token is None else await sessions.redeem(token)
+    problem = token is not None and cookie is None and sessions.needed
+    answer = _form(request, 200, problem=problem, signed_in=cookie is not None)
+    if cookie is not None:
+        _set_cookie(answer, cookie, request)
+    return answer
+
+
+async def sign_in_by_key(request: Request) -> Response:
+    """Exchange the API key for a cookie."""
+    sessions: Sessions = request.app.state.sessions
+    source = request.client.host if request.client is not None else ""
+    if wait_s := sessions.guesses.wait_s(source):
+        answer = _form(request, 429, problem=True, wait_s=wait_s)
+        answer.headers["retry-after"] = str(wait_s)
+        return answer
+    cookie = await sessions.sign_in((await form_of(request)).get("key", ""))
+    if cookie is None:
+        sessions.guesses.note(source)
+        return _form(request, 401, problem=True)
+    sessions.guesses.forget(source)
+    answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})
+    _set_cookie(answer, cookie, request)
+    return answer
+
+
+def _form(request: Request, status: int, *, problem: bool, signed_in: bool = False, wait_s: int = 0) -> Response:
+    """The page that asks for the key."""
+    own_key = request.app.state.sessions.has_own_key
+    data = {"problem": problem, "signed_in": signed_in, "own_key": own_key, "wait_s": wait_s}
+    return html("sign_in.html", data, request, status=status)
+
+
+def _set_cookie(answer: Response, value: str, request: Request) -> None:
+    secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, value, max_age=SESSION_S, httponly=True, samesite="strict", secure=secure)
