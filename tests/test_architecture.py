@@ -206,7 +206,7 @@ def test_the_kernel_imports_no_feature() -> None:
 
 KINDS = (
     *("providers", "toolbox", "features.files.converters", "storage.stores", "search.vectors", "context.engines"),
-    *("features.compression", "toolbox.hooks", "features.facts.extraction", "engine.compaction", "domain.tools"),
+    *("features.compression", "features.facts.extraction", "engine.compaction", "domain.tools"),
 )
 """Where things are that come in several kinds: models, tools, files, databases, engines, compressors, hooks, ..."""
 

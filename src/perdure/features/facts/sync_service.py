@@ -13,7 +13,7 @@ from perdure.features.facts.service import AsyncFacts, FactHistory
 from perdure.features.facts.sync_episodes import Episodes
 from perdure.features.facts.units.graphs import FactFields
 from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule, GraphCounts
-from perdure.features.facts.views import FactConditions, Owner
+from perdure.features.facts.views import FactConditions
 from perdure.search.ranking.hits import Hits
 
 __all__ = ["Facts"]
@@ -151,7 +151,3 @@ class Facts(Episodes):
     def counts(self) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""
         return self._portal.run(self._inner.counts())
-
-    def of(self, owner: Owner) -> Facts:
-        """The facts of an agent or a graph, which is not looked up."""
-        return Facts(self._portal, self._inner.of(owner))
