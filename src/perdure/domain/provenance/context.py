@@ -101,7 +101,7 @@ def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ..
         for write in tx.sources.list_by_refs(archive_id, ids):
             found |= dict.fromkeys(one.source for one in write.sources if not one.source.is_trusted)
     for passage in passages:
-        if whole := [source for source in PASSAGE_SOURCE(tx, passage) if source is not None]:
+        if whole := [one for find in PASSAGE_SOURCE.functions if (one := find(tx, passage)) is not None]:
             found |= dict.fromkeys(whole)
         elif passage.source.get("type") in TRUST_LABELS and passage.source["type"] not in TRUSTED:
             found[Source.of(passage.source["type"], str(passage.source.get("url") or passage.id))] = None

@@ -25,7 +25,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, Event, MessageAdded, StepAbandoned
-from perdure.core.features import Point
+from perdure.core.features import Point, find_features
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, parts_to_json, text_of
 from perdure.core.models import (
@@ -69,6 +69,9 @@ logger = logging.getLogger(__name__)
 
 GOES_LAST: Point[[Run, Agent, Ports], Awaitable[bool]] = Point("goes_last")
 """Whether nobody has asked for this run of an agent, so that everybody goes before it."""
+
+_OF_FEATURES = frozenset(name for feature in find_features() for name in feature.own_settings)
+"""Only an agent with such a setting works for another one."""
 
 FAILURE_CHARS = 4_000
 UNSEEN_TOKENS = 2_000
@@ -170,7 +173,9 @@ async def _ask(
 
 async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
     """Whether everybody goes before this run."""
-    return ports.yields(agent.model) and any([await one for one in GOES_LAST(log.run, agent, ports)])
+    if _OF_FEATURES.isdisjoint(agent.settings) or not ports.yields(agent.model):
+        return False
+    return any([await one for one in GOES_LAST(log.run, agent, ports)])
 
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:

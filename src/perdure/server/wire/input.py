@@ -28,7 +28,6 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Callback, IfBusy, RunOptions
-from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
@@ -249,11 +248,15 @@ class SendRequest(WireRequest):
     @property
     def run_options(self) -> RunOptions:
         """What the request sets for its own model calls."""
-        asked = {"model": "override_model", "system": "override_system", "token_ids": "return_token_ids"}
         return RunOptions(
+            model=self.override_model,
+            system=self.override_system,
             logprobs=self.return_logprobs,
             top_logprobs=self.top_logprobs if self.return_logprobs else None,
-            **attributes(self, "max_tokens", "max_cost_usd", "form", **asked),
+            token_ids=self.return_token_ids,
+            max_tokens=self.max_tokens,
+            max_cost_usd=self.max_cost_usd,
+            form=self.form,
         )
 
     @property
