@@ -24,14 +24,14 @@ BUDGETS: Mapping[str, int] = tomllib.loads(Path(__file__).with_name("budgets.tom
     "lines"
 ]
 """Room, or `features.NAME` -> the lines that it may have."""
-LINES_LIMIT, LINES_GOAL = 139_198, 115_000
+LINES_LIMIT, LINES_GOAL = 139_195, 115_000
 """All budgets together are at most this, which only falls."""
 FOLDERS_LIMIT, FOLDERS_GOAL, FOLDER_FILES_MAX = 0, 0, 25
 FILES_LIMIT, FILES_GOAL, FILE_LINES_MAX = 0, 0, 500
 FUNCTIONS_LIMIT, FUNCTIONS_GOAL, FUNCTION_LINES_MAX = 0, 0, 80
 CIRCLES_LIMIT, CIRCLES_GOAL = 0, 0
 KNOTS_LIMIT, KNOTS_GOAL = 0, 0
-LONE_FILES_LIMIT, LONE_FILES_GOAL = 7, 0
+LONE_FILES_LIMIT, LONE_FILES_GOAL = 2, 0
 SHARED_NAMES_LIMIT, SHARED_NAMES_GOAL = 71, 40
 
 
@@ -199,7 +199,8 @@ def _lone_files(src: Path) -> Iterator[str]:
     """The modules that are alone in their package."""
     inside: dict[Path, list[Path]] = {}
     for path, _ in modules(src):
-        inside.setdefault(path.parent, []).append(path)
+        if not path.read_text(encoding="utf-8").startswith(GENERATED):
+            inside.setdefault(path.parent, []).append(path)
     for folder, paths in inside.items():
         named = [path for path in paths if path.name != "__init__.py"]
         if len(named) == 1 and len(paths) == 2 and not any(folder in other.parents for other in inside):

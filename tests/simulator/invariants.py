@@ -22,7 +22,7 @@ from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.text.words import parse_query, stems
 from perdure.engine.log.run_log import open_calls_in
 from perdure.engine.run.request import load_view
-from perdure.storage.full_text.index import CLAUSE_ROWS
+from perdure.storage.database.full_text import CLAUSE_ROWS
 from perdure.storage.tx import Tx
 
 _EVERYTHING = 1_000_000

@@ -13,9 +13,9 @@ from perdure.core.agents import IdentityFilter
 from perdure.core.passages import PassageFilter
 from perdure.core.text.words import index_words
 from perdure.features.files.folder_tables import Folders
+from perdure.storage.database import full_text as word_index
+from perdure.storage.database.full_text import tag_labels
 from perdure.storage.database.row_format import dump, load, restore
-from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import tag_labels
 from perdure.storage.migrations import MIGRATIONS
 from perdure.storage.migrations.m0086_one_form_of_keys import PLACES
 from perdure.storage.store import Store

@@ -21,7 +21,7 @@ from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.engine.hooks import HookOutcome, Hooks
 from perdure.settings import Settings
-from perdure.toolbox.hooks.commands import command_hooks
+from perdure.toolbox.hook_commands import command_hooks
 from tests.support.loops import new_loop
 
 PAYLOAD = BeforeTool(

@@ -92,8 +92,8 @@ from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
 from perdure.toolbox.functions import Toolboxes
 from perdure.toolbox.functions import tool as tool
-from perdure.toolbox.hooks.commands import function_hooks
-from perdure.toolbox.hooks.commands import hook as hook
+from perdure.toolbox.hook_commands import function_hooks
+from perdure.toolbox.hook_commands import hook as hook
 
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())

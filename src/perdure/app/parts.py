@@ -23,7 +23,7 @@ from perdure.storage.cipher import add_key as add_key
 from perdure.storage.cipher import forget_old_keys as forget_old_keys
 from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.toolbox.builtin.toolbox import WebSettings
-from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks, entry_point_hooks
+from perdure.toolbox.hook_commands import HOOKS_FILE, command_hooks, entry_point_hooks
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:

@@ -14,7 +14,6 @@ from perdure.storage.database.base import Database
 from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.background.queues import Queues
 from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
@@ -25,6 +24,7 @@ from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.providers import Providers
+from perdure.storage.tables.queues import Queues
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import Sandbox, Secrets

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from perdure.core.text.words import index_words
 from perdure.storage.database.base import Database
+from perdure.storage.database.full_text import tag_labels
 from perdure.storage.database.row_format import load, restore
-from perdure.storage.full_text.index import tag_labels
 
 ROWS = 500
 

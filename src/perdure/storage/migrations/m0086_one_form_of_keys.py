@@ -7,10 +7,10 @@ from typing import Any
 
 from perdure.core.text.forms import name_form
 from perdure.core.text.words import index_words
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
+from perdure.storage.database.full_text import tag_labels
 from perdure.storage.database.row_format import dump, load, restore, storable, stored_key
-from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import tag_labels
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 

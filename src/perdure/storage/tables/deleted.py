@@ -12,9 +12,9 @@ from typing import Any
 from perdure.core.errors import StoreDamaged
 from perdure.core.features import feature_roots, feature_tables
 from perdure.core.ids import AgentId, OrgId
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
-from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
 from perdure.storage.tables.table import OwnId, deleted_org, keep_places

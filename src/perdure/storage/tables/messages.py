@@ -32,11 +32,11 @@ from perdure.core.messages import (
 )
 from perdure.core.runs import Run
 from perdure.core.text.words import Matches, Query, index_words
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.full_text import matches
 from perdure.storage.database.row_format import insert_into, iso, storable
-from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import matches
 from perdure.storage.tables.message_rows import (
     BEFORE_NEXT_RUN,
     IN_VIEW,

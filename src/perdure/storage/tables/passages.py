@@ -17,11 +17,11 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
 from perdure.core.sources import MemoryWrite
 from perdure.core.text.words import Clause, Matches, Postings, Query, index_words
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import CLAUSE_ROWS, matches, tag_label, tag_labels
+from perdure.storage.database.full_text import CLAUSE_ROWS, matches, tag_label, tag_labels
 from perdure.storage.tables.sources import add_writes
 from perdure.storage.tables.table import (
     OWN_ARCHIVE,

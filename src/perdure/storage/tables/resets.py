@@ -13,9 +13,9 @@ from typing import Any
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.ids import AgentId
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, iso, storable
-from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.deleted import within
 from perdure.storage.tables.message_rows import IN_VIEW
 from perdure.storage.tables.messages import indexed_words_of

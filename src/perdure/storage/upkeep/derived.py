@@ -14,9 +14,9 @@ from perdure.core.features import Point, feature_org_tables, feature_roots, find
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
 from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
-from perdure.storage.full_text import index as word_index
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS

@@ -14,9 +14,9 @@ from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key, Place
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
+from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
-from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database
+from perdure.storage.database.full_text import IN_USE, Words, next_table
 from perdure.storage.database.row_format import Row
-from perdure.storage.full_text.index import IN_USE, Words, next_table
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
 

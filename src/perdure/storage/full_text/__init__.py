@@ -1,1 +1,0 @@
-"""Full-text search: the index, its candidates, and making it anew."""
