@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 READS = {
-    "AgentById": "profile timeline",
     "AgentRecord": "memory state",
     "AllAgents": "check_model count find_last_used last_used model_changes page resolve states tags",
     "Corrections": "corrections find_mentions",
@@ -18,7 +17,7 @@ READS = {
     "Jobs": "get get_batch list list_batches list_messages",
     "Replays": "export_run replay",
     "Runs": "find_resumable messages_of_run page_of_runs run runs spans_of_run steps_of_run tools_of_run usage_of_run",
-    "Steps": "context costs costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
+    "Steps": "context costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
     " times_of_step trace_of_step",
     "Episodes": "episodes",
     "Facts": "counts entities find_graph get get_entity history list page page_of_entities rules search timezone",
@@ -51,7 +50,9 @@ READS = {
     "Prompts": "build_payload generate",
     "AllProviders": "check check_stored get list",
     "Transfer": "copy_agent list_forgotten",
-    "StoreUpkeep": "backup check_ready find_damage mark queue_lengths",
+    "Copies": "backup",
+    "Costs": "costs",
+    "StoreUpkeep": "check_ready find_damage mark queue_lengths",
 }
 
 ELSEWHERE = {

@@ -17,7 +17,7 @@ import pytest
 
 import tests.at_once.agents
 import tests.at_once.shared  # noqa: F401
-from perdure import library
+from perdure import features, library
 from perdure.library.access import Access
 from perdure.library.parts.part import AsyncPart
 from perdure.testing import ScriptedModel, says
@@ -48,8 +48,9 @@ def test_every_verb_has_a_case_or_changes_nothing() -> None:
 
 def _parts() -> dict[str, type]:
     """Name without `Async` -> class, of the parts that are made for a store or an agent."""
-    for module in pkgutil.walk_packages(library.__path__, "perdure.library."):
-        importlib.import_module(module.name)
+    for package in (library, features):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     kinds, found = [AsyncPart], dict[str, type]()
     while kinds:
         kind = kinds.pop()

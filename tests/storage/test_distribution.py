@@ -34,7 +34,7 @@ OF_ALL_SHARDS = {
     "FROM schedules s WHERE s.next_at": "due schedules",
     "SELECT MIN(s.next_at) FROM schedules s": "when the next one is due",
     "t.callback_due_at <= :at": "due callbacks",
-    "FROM groups WHERE org_id = :org_id AND kind = :w0": "agents with companions, at the start of a process",
+    "FROM groups WHERE org_id = :org_id AND kind IN (:w0, :w1)": "agents with companions, at the start of a process",
     "SELECT agent_id FROM agent_archives WHERE archive_id = :archive_id": "who has an archive that a client wrote to",
     ":id IN (fact_archive_id, entity_archive_id)": "whether an archive is a graph's, by an index",
 }

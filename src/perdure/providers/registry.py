@@ -148,8 +148,8 @@ class ModelRegistry:
         """The model of this handle; None if there is none. No network."""
         if (model := self._models.get(handle)) is not None:
             return model
-        if handle in self.own_handles:  # loaded on demand: that takes time
-            feature, built_in = feature_models()[handle]
+        if handle in (found := feature_models()):  # loaded on demand: that takes time
+            feature, built_in = found[handle]
             return self._models.setdefault(handle, feature.load(built_in.model)())
         if (match := self.provider_of(handle)) is None:
             return None
