@@ -28,7 +28,7 @@ from perdure.ui.pages import (
 )
 from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 
-STATIC = Path(__file__).with_name("static")
+STATIC = Path(__file__).parents[1] / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PAGES = (
     *(home, changes, chat, context, memory, sources, tools, runs, search, connections, data, settings),
