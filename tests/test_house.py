@@ -80,13 +80,13 @@ def test_generated_files_are_not_counted_as_handwritten(tmp_path: Path) -> None:
 
 def test_a_figure_over_its_limit_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is 1, and the message names the measure."""
-    plant(tmp_path, {"a.py": "import perdure.b", "b.py": "x = 1"})
+    plant(tmp_path, {"core/a.py": "import perdure.core.b", "core/b.py": "x = 1"})
     assert house.main(tmp_path, BUDGETS) == 0
 
-    plant(tmp_path, {"b.py": "import perdure.a"})
+    plant(tmp_path, {"core/b.py": "import perdure.core.a"})
     assert house.main(tmp_path, BUDGETS) == 1
     shown = capsys.readouterr()
-    assert "2 files: perdure.a, perdure.b" in shown.out
+    assert "2 files: perdure.core.a, perdure.core.b" in shown.out
     assert "Over its limit: import circles." in shown.err
 
 

@@ -166,7 +166,7 @@ def _feature_tables() -> Iterator[tuple[str, type[Table]]]:
     """(noun, class) of each table of a feature."""
     for feature in find_features():
         for module in pkgutil.walk_packages([str(feature.folder)], f"{feature.package}."):
-            if "tables" in module.name.split("."):
+            if re.search(r"tables(\.|$)", module.name):
                 for kind in vars(importlib.import_module(module.name)).values():
                     if isinstance(kind, type) and issubclass(kind, Table) and kind.__module__ == module.name:
                         yield noun_of(kind.__name__), kind
