@@ -12,10 +12,12 @@ import pytest
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, StoreClosed
 from perdure.storage.stores import sqlite
+from perdure.storage.stores.postgres_store import BACKUPS, PostgresStore
 from perdure.storage.stores.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts
+from tests.support.postgres_server import address_of_a_new_schema
 
 units = Contract()
 """For its units of work; it opens nothing."""
@@ -96,3 +98,14 @@ def _add_agent_with_texts(tx: Tx) -> Agent:
 
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+async def test_a_program_that_cannot_copy_a_database_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody must believe that there is a backup where there is none."""
+    monkeypatch.setattr(BACKUPS, "functions", [])
+    store = await PostgresStore.open(address_of_a_new_schema(), at=START)
+
+    with pytest.raises(InvalidInput, match="pg_dump"):
+        await store.backup(tmp_path / "copy.db")
+
+    await store.close()

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import AlreadyExists, PerdureError, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.errors import AlreadyExists, InvalidInput, PerdureError, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
@@ -187,6 +187,8 @@ class PostgresStore(Views):
             await self._in_thread(self._execute, vacuum)
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        if not BACKUPS.functions:
+            raise InvalidInput("this program can't copy a database: it lacks its feature `copies`; use `pg_dump`")
         for make in BACKUPS.functions:
             await make(self._address, path, progress)
 
@@ -199,10 +201,8 @@ class PostgresStore(Views):
         if self._closed.is_set():
             return
         self._closed.set()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._threads.shutdown)
-        await loop.run_in_executor(None, self._signals.close)
-        await loop.run_in_executor(None, self._pool.close)
+        for end in (self._threads.shutdown, self._signals.close, self._pool.close):
+            await asyncio.to_thread(end)
 
     async def _in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if self._closed.is_set():
