@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 
@@ -60,6 +61,27 @@ async def test_a_closed_store_ends_a_worker() -> None:
     await asyncio.gather(*worker.tasks)
 
     assert looks.count == 1
+
+
+def test_work_that_is_stopped_before_its_first_step_is_never_made(recwarn: pytest.WarningsRecorder) -> None:
+    """Else Python warns of a coroutine that nobody awaited, in whatever runs next."""
+    pieces = iter(["piece"])
+
+    async def claim() -> str | None:
+        return next(pieces, None)
+
+    async def work(piece: str) -> None:
+        raise AssertionError(piece)
+
+    async def take_and_close() -> None:
+        worker = Worker("counting", Looks().look, None)
+        await worker.take(claim, work, at_once=1)
+        await worker.close()
+
+    asyncio.run(take_and_close())
+    gc.collect()
+
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("when", range(6))

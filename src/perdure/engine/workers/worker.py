@@ -68,7 +68,7 @@ class Worker:
             work: carries a piece out, and ends or releases its claim.
         """
         while len(self._pieces) < at_once and (piece := await claim()) is not None:
-            task = asyncio.create_task(self._carry_out(work(piece)))
+            task = asyncio.create_task(self._carry_out(work, piece))
             self._pieces.add(task)
             task.add_done_callback(self._pieces.discard)
 
@@ -82,10 +82,10 @@ class Worker:
             self.held_up = error
         log.warning("%s waits for the store: %s", self._what, error)
 
-    async def _carry_out(self, work: Awaitable[object]) -> None:
+    async def _carry_out(self, work: Callable[[T], Awaitable[None]], piece: T) -> None:
         """Carry out a piece of work, and look for more. One that failed may be met again, so not at once."""
         with contextlib.suppress(StoreClosed):
-            if await self._outlive(work) is None:
+            if await self._outlive(work(piece)) is None:
                 self.pause(PAUSE_S)
             asyncio.get_running_loop().call_soon(self.wake)  # when the task has ended, and left its place
 
