@@ -202,10 +202,10 @@ class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="l
     offered: Object | None = computed(lambda tool: tool.seen and _DefinitionShape.make(tool.seen))
 
 
-def left_out_shape(entry: core.InvalidEntry) -> Object:
+def left_out_shape(entry: core.InvalidEntry) -> Definition:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
-    shown = {"name": entry.name, "status": "left_out", "problem": entry.reason}
-    return dict.fromkeys(("tool_name", "tool_id", "approved", "offered")) | shown
+    others = nulls("tool_name", "tool_id", "approved", "offered")
+    return Definition(name=entry.name, status="left_out", problem=entry.reason, **others)
 
 
 class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing removed unusable added"):
@@ -232,17 +232,17 @@ class McpListing(TypedDict):
     tools: list[McpTool]
 
 
-def listing_shape(definitions: Sequence[core.Definition]) -> list[dict[str, Any]]:
+def listing_shape(definitions: Sequence[core.Definition]) -> list[McpTool]:
     """The tools that a server offers which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
 
-def offers_shape(tools: Sequence[core.McpTool]) -> list[dict[str, Any]]:
+def offers_shape(tools: Sequence[core.McpTool]) -> list[McpTool]:
     """The tools that a registered server offers now, by its own names, approved or not."""
     return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
-def _listed_tool_shape(definition: core.Definition, problem: str) -> Object:
+def _listed_tool_shape(definition: core.Definition, problem: str) -> McpTool:
     """A tool in the listing of a server."""
     health = {"status": "INVALID", "reasons": [problem]} if problem else None
     return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

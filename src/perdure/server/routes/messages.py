@@ -43,7 +43,7 @@ from perdure.server.wire.input import (
 )
 from perdure.server.wire.messages import Display, MessageType, wire_messages
 from perdure.server.wire.runs import Run as WireRun
-from perdure.server.wire.runs import letta_response, wire_run
+from perdure.server.wire.runs import letta_response
 from perdure.server.wire.sse import Streams
 
 router = Router()
@@ -76,7 +76,7 @@ async def _create_async(request: Request) -> Json[WireRun]:
         )
     accepted = await _submit(request, body, agent_id, 0, background=True)
     # The run may be running already, but the wire calls a run that was just accepted `created`.
-    return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
+    return json_answer(WireRun.make(accepted.run, **({} if accepted.run.ended else {"status": "created"})))
 
 
 hot_routes: Sequence[Route] = [
@@ -278,7 +278,7 @@ def cancelled_answer(runs: Sequence[Run]) -> Json[Any]:
 
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
-async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> Json[Agent]:
+async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> Agent:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
     await library.agent_of(agent_id).reset()

@@ -251,25 +251,25 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
 
 
 @router.post("/v1/agents/{agent_id}/recall")
-async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Json[Recalled]:
+async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Recalled:
     """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
     nothing."""
     return await _recall(library, {**dict(body), "agent_id": agent_id})
 
 
 @router.post("/v1/recall")
-async def recall(body: RecallIn, library: Library) -> Json[Recalled]:
+async def recall(body: RecallIn, library: Library) -> Recalled:
     """The same of archives, with or without an agent."""
     return await _recall(library, dict(body))
 
 
-async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Json[Recalled]:
+async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Recalled:
     """Answer with a recall; `options` are the fields of the body."""
     agent_id, archives = options.pop("agent_id", None), options.pop("archive_ids")
     found = await library.agent_of(agent_id).recall(
         options.pop("query"), conversation=options.pop("conversation_id", None), archives=archives, **options
     )
-    return json_answer(Recalled.make(found))
+    return Recalled.make(found)
 
 
 def _check_query(name: str, query: str) -> None:

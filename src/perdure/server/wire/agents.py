@@ -31,13 +31,13 @@ from perdure.library.agents.agents import AgentState, Belongings, CompanionKind
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import embedding_config_shape
-from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
-from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls
+from perdure.server.wire.blocks import Block, Memory, NewWireBlock
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.shapes import Object, WireShape, computed, read
 from perdure.server.wire.tools import Tool, tool_shape
 
 AgentType = Literal[
@@ -385,16 +385,12 @@ class Secret(
     of=stored.Secret,
     agent_id="owner_id",
     key="name",
-    unlisted=nulls("value_enc", "description", "created_by_id", "last_updated_by_id"),
+    unlisted=nulls("value_enc", "description", "created_by_id", "last_updated_by_id")
+    | read("created_at", "updated_at"),
 ):
     """A secret. No answer has its value."""
 
     value: str = MASKED
-
-
-def secret_shape(secret: stored.Secret) -> Object:
-    """A secret with all fields of the wire."""
-    return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
 AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
@@ -450,13 +446,13 @@ class Agent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
+def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Agent:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})
     agent_type = agent_type_of(agent)
-    blocks = [block_shape(block) for block in state.blocks]
-    secrets = [secret_shape(secret) for secret in state.secrets]
+    blocks = [Block.make(block) for block in state.blocks]
+    secrets = [Secret.make(secret) for secret in state.secrets]
     given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
     for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
         given |= shown
@@ -469,7 +465,7 @@ def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | Non
         model_settings=models.model_settings_shape(agent.model, facts, settings),
         compaction_settings=compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         response_format=settings.get("response_format"),
-        memory=memory_shape(agent_type, blocks),
+        memory=Memory.make(None, agent_type=agent_type, blocks=blocks),
         blocks=blocks,
         tool_rules=list(settings.get("tool_rules", ())),
         tool_exec_environment_variables=secrets,

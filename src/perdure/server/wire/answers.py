@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.features import Point
 from perdure.core.runs import StopReason
+from perdure.core.specs import ToolOutcome
 from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
@@ -18,6 +19,7 @@ from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.messages import ToolReturn
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.tools import errors_of
 
 
 class _Common(TypedDict):
@@ -179,8 +181,11 @@ _Shown: TypeAlias = (
     | EventMessage
 )
 
-Message = Annotated[_Shown | ToolCallMessage | ApprovalRequestMessage, Field(discriminator="message_type")]
-"""A message of the history."""
+if TYPE_CHECKING:
+    Message = Object
+else:
+    Message = Annotated[_Shown | ToolCallMessage | ApprovalRequestMessage, Field(discriminator="message_type")]
+    """A message of the history."""
 
 Chunk = Annotated[
     _Shown | ToolCallChunk | ApprovalRequestChunk | Ping | ErrorMessage | Stop | RequestUsage,
@@ -214,12 +219,12 @@ class Completion(TypedDict):
     usage: Object
 
 
-class ToolRun(TypedDict):
+class ToolRun(WireShape, of=ToolOutcome, fields="status", unlisted={"sandbox_config_fingerprint": None}):
     status: Literal["success", "error"]
-    func_return: Any
-    agent_state: Agent | None
+    func_return: Any = computed(lambda outcome: outcome.text)
+    agent_state: Agent | None = None
     stdout: list[str] | None
-    stderr: list[str] | None
+    stderr: list[str] | None = computed(errors_of)
 
 
 class Deleted(TypedDict):
@@ -251,31 +256,6 @@ class Imported(WireShape, of=ImportResult, fields="conversation_id imported skip
     """What an import added."""
 
     hint: str | None = computed(lambda result: result.hint or None)
-
-
-class Model(TypedDict):
-    handle: str
-    name: str
-    display_name: str
-    provider_type: str
-    provider_name: str
-    model_type: Literal["llm"]
-    context_window: int
-    max_context_window: int
-
-
-class Context(TypedDict):
-    """The tokens of the parts (`num_tokens_...`) and their texts; they sum to `context_window_size_current`."""
-
-    context_window_size_max: int
-    context_window_size_current: int
-    num_messages: int
-    num_archival_memory: int
-    num_recall_memory: int
-    system_prompt: str
-    core_memory: str
-    functions_definitions: list[Object] | None
-    messages: list[Object]
 
 
 class Health(TypedDict):

@@ -66,7 +66,7 @@ class Archive(
     embedding_config: Object | None
 
 
-def archive_shape(archive: passages.Archive, embedder: Embedder | None) -> Object:
+def archive_shape(archive: passages.Archive, embedder: Embedder | None) -> Archive:
     """The archive with all fields of the wire."""
     return Archive.make(archive, embedding_config=embedding_config_shape(embedder))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -41,10 +41,21 @@ _BUILDING = threading.RLock()  # the document reads every route in a thread
 
 class LateRoute(APIRoute):
     """A route that knows its path and methods, and is built when it is first asked for more: a server is asked for few
-    of its routes, and to build all takes half of its start and a tenth of its memory."""
+    of its routes, and to build all takes half of its start and a tenth of its memory.
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        self._build: Callable[[], None] | None = partial(super().__init__, path, endpoint, **options)
+    Its endpoint returns the value that is answered in JSON, without the framework's validation, or a whole response.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
+        @wraps(endpoint)
+        async def answer(**arguments: Any) -> Response:
+            value = await endpoint(**arguments)
+            if isinstance(value, Response):
+                return value
+            return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
+
+        options["response_model"] = None
+        self._build: Callable[[], None] | None = partial(super().__init__, path, answer, **options)
         self.path, self.endpoint, self.name = path, endpoint, endpoint.__name__
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self.methods, self.include_in_schema = set(options["methods"]), options["include_in_schema"]
@@ -130,7 +141,7 @@ def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> An
 
 
 class Json(Response, Generic[T]):
-    """A JSON answer. A route that returns a `Json[Agent]` is so described in the OpenAPI document."""
+    """A JSON answer as a whole response. A route that returns a `Json[Agent]` is so described in the document."""
 
     kind: ClassVar[Any]
 

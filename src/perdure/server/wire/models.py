@@ -15,6 +15,7 @@ from perdure.core.ports import Embedder
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import WIRE_SETTING, WireRequest, nulls
 from perdure.server.wire.fields import finite
+from perdure.server.wire.shapes import WireShape
 
 # The names that the types of clients know. Every other provider speaks the protocol of `openai`, and counts as that.
 _SETTINGS_TYPES = frozenset(
@@ -218,21 +219,32 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
     }
 
 
-def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
+class Model(WireShape):
+    handle: str
+    name: str
+    display_name: str
+    provider_type: str
+    provider_name: str
+    model_type: Literal["llm"]
+    context_window: int
+    max_context_window: int
+
+
+def model_shape(handle: str, facts: Facts) -> Model:
     """A model in the list of models."""
     config = llm_config_shape(handle, facts, {})
     del config["handle"], config["provider_name"]
     name = config["model"]
-    return {
-        "handle": handle,
-        "name": name,
-        "display_name": config.pop("display_name"),
-        "provider_type": provider_type_of(facts.known_as or handle),
-        "provider_name": handle.partition("/")[0],
-        "model_type": "llm",
+    return Model(
+        handle=handle,
+        name=name,
+        display_name=config.pop("display_name"),
+        provider_type=provider_type_of(facts.known_as or handle),
+        provider_name=handle.partition("/")[0],
+        model_type="llm",
         **config,
-        "max_context_window": facts.window_tokens,
-    }
+        max_context_window=facts.window_tokens,
+    )
 
 
 def embedding_model_shape(embedder: Embedder) -> dict[str, Any]:

@@ -12,14 +12,26 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, NewType, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NewType,
+    NotRequired,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from perdure.core.ids import PREFIXES
-from perdure.server.wire.base import ACTOR_ID, stamp
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, stamp
 from perdure.server.wire.fields import IdFormat
 
 Object = dict[str, Any]
@@ -27,7 +39,7 @@ Object = dict[str, Any]
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-class WireShape:
+class WireShape(dict[str, Any]):
     """An object of an answer: `make` builds it of a value, and the class is its type in the document.
 
         class EventShape(WireShape, of=FactEvent, fields="at kind fact.text fact_id ends", fact_id="fact.id"):
@@ -52,7 +64,7 @@ class WireShape:
     def __init_subclass__(
         cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
-        """`unlisted`: fields that clients expect and that are always the same; the document leaves them out.
+        """`unlisted`: fields that the document leaves out, always the same or `computed`, as clients expect them.
         `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
         base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
@@ -66,15 +78,15 @@ class WireShape:
         cls._optional = frozenset(optional.split())
 
     @classmethod
-    def make(cls, value: object, **given: Any) -> Object:
+    def make(cls, value: object, **given: Any) -> Self:
         """The shape of a value. `given`: values of fields, also of some that the document does not list."""
         made = {
             name: given.pop(name) if name in given else constant if read is None else read(value)
             for name, (constant, read) in cls._plan().items()
         } | given
         if not cls._optional:
-            return made
-        return {name: one for name, one in made.items() if one is not None or name not in cls._optional}
+            return cls(made)
+        return cls({name: one for name, one in made.items() if one is not None or name not in cls._optional})
 
     @classmethod
     @functools.cache
@@ -88,10 +100,10 @@ class WireShape:
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
         """Each field in its place: with its value if that is always the same, or with what reads it."""
         hints = cls._hints()
-        plan: dict[str, tuple[Any, Any]] = {name: (one, None) for name, one in cls._unlisted.items()}
+        values = {**cls._unlisted}
         for name, path in cls._paths.items():
-            one = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
-            plan[name] = (None, one.of) if isinstance(one, _Computed) else (one, None)
+            values[name] = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+        plan = {name: (None, one.of) if isinstance(one, _Computed) else (one, None) for name, one in values.items()}
         return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 
     @classmethod
@@ -118,6 +130,17 @@ class _Computed:
 def computed(of: Callable[[Any], Any]) -> Any:
     """The default of a field of the body whose value is computed of the whole value."""
     return _Computed(of)
+
+
+def wire_field(name: str, default: Any = None) -> Any:
+    """A field that only the wire has, which is stored in the metadata."""
+    return _Computed(lambda value: value.metadata.get(WIRE_FIELDS, {}).get(name, default))
+
+
+def read(*paths: str, **others: str) -> dict[str, Any]:
+    """Unlisted fields with the values of these paths of attributes, each by its last name or the one that is given."""
+    named = {path.rpartition(".")[2]: path for path in paths} | others
+    return {name: _Computed(_reader(path, None, stamp)) for name, path in named.items()}
 
 
 class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_at updated_at"):
