@@ -16,11 +16,11 @@ from perdure.features.files.folder_service import AsyncAgentFiles
 from perdure.features.files.values import IfExists
 from perdure.features.files.wire import (
     AgentFiles,
-    File,
-    Folder,
     FolderChangesIn,
     FolderIn,
-    FolderSizes,
+    WireFile,
+    WireFolder,
+    WireFolderSizes,
     agent_file_shape,
     file_block_shape,
     file_id_of,
@@ -29,8 +29,8 @@ from perdure.features.files.wire import (
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import AgentsPage, agent_answer
-from perdure.server.wire.agents import Agent
-from perdure.server.wire.archives import Passage
+from perdure.server.wire.agents import WireAgent
+from perdure.server.wire.archives import WirePassage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 from perdure.server.wire.http import Library, Limit, Order, OrderBy, Router, pages
 
@@ -55,7 +55,7 @@ def _route(method: str, path: str, **options: Any) -> Callable[[Route], Route]:
 
 
 @_route("POST", "/v1/folders/")
-async def create(body: FolderIn, library: Library) -> Folder:
+async def create(body: FolderIn, library: Library) -> WireFolder:
     """Create a folder that no agent has yet."""
     folder = (await library.folders.add(body.changes())).info
     return folder_shape(folder, library.app.embedder)
@@ -66,7 +66,7 @@ async def list_folders(
     library: Library,
     page: Annotated[Page, pages("folder", limit=50, order="asc")],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
-) -> list[Folder]:
+) -> list[WireFolder]:
     """List folders, oldest first by default."""
     folders = await library.folders.page(page, name=name)
     return [folder_shape(folder, library.app.embedder) for folder in folders]
@@ -79,11 +79,11 @@ async def count(library: Library) -> int:
 
 
 @_route("GET", "/v1/folders/metadata")
-async def retrieve_metadata(library: Library, include_detailed_per_source_metadata: bool = False) -> FolderSizes:
+async def retrieve_metadata(library: Library, include_detailed_per_source_metadata: bool = False) -> WireFolderSizes:
     """Count the folders, their files and the bytes of these; with the files of each folder if the request includes
     them."""
     sizes = await library.folders.sizes(with_files=include_detailed_per_source_metadata)
-    return FolderSizes.make(sizes)
+    return WireFolderSizes.make(sizes)
 
 
 @_route("GET", "/v1/folders/name/{folder_name}")
@@ -93,14 +93,14 @@ async def retrieve_id(folder_name: str, library: Library) -> FolderIdIn:
 
 
 @_route("GET", "/v1/folders/{folder_id}")
-async def retrieve(folder_id: FolderIdIn, library: Library) -> Folder:
+async def retrieve(folder_id: FolderIdIn, library: Library) -> WireFolder:
     """Get a folder."""
     folder = (await library.folders.get(folder_id)).info
     return folder_shape(folder, library.app.embedder)
 
 
 @_route("PATCH", "/v1/folders/{folder_id}")
-async def update(folder_id: FolderIdIn, body: FolderChangesIn, library: Library) -> Folder:
+async def update(folder_id: FolderIdIn, body: FolderChangesIn, library: Library) -> WireFolder:
     """Change the fields that are set."""
     folder = (await library.folders.by_id(folder_id).update(**body.changes())).info
     return folder_shape(folder, library.app.embedder)
@@ -121,10 +121,10 @@ async def list_agents(folder_id: FolderIdIn, library: Library, page: AgentsPage)
 @_route("GET", "/v1/folders/{folder_id}/passages")
 async def list_passages(
     folder_id: FolderIdIn, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
-) -> list[Passage]:
+) -> list[WirePassage]:
     """List the passages of the folder's files, oldest first by default."""
     passages = await library.folders.by_id(folder_id).list_passages(page)
-    return [Passage.make(passage) for passage in passages]
+    return [WirePassage.make(passage) for passage in passages]
 
 
 # --- files
@@ -138,7 +138,7 @@ async def upload(
     duplicate_handling: Annotated[IfExists, Query(description="What to do if the name is taken.")] = "suffix",
     name: Annotated[str | None, Query(description="The name in the folder, if not its own.")] = None,
     encoding: Annotated[str | None, Query(description="That of a text, such as gb18030; else it is guessed.")] = None,
-) -> File:
+) -> WireFile:
     """Store a file. It is durable at the reply; its text is extracted in the background."""
     await library.folders.get(folder_id)  # before the body is read
     async with request.form(max_files=1, max_fields=20) as form:
@@ -154,7 +154,7 @@ async def upload(
             original_name=name or part.filename or "",
             encoding=encoding or None,
         )
-    return File.make(FileState(file=file))
+    return WireFile.make(FileState(file=file))
 
 
 @_route("GET", "/v1/folders/{folder_id}/files")
@@ -163,19 +163,19 @@ async def list_files(
     library: Library,
     page: Annotated[Page, pages("file", limit=1_000, order="desc")],
     include_content: bool = False,
-) -> list[File]:
+) -> list[WireFile]:
     """List the folder's files, newest first by default; with their text, up to a bounded size of the page."""
     files = await library.folders.by_id(folder_id).list_files(page, with_text=include_content)
-    return [File.make(file) for file in files]
+    return [WireFile.make(file) for file in files]
 
 
 @_route("GET", "/v1/folders/{folder_id}/files/{file_id}")
 async def retrieve_file(
     folder_id: FolderIdIn, file_id: FileIdIn, library: Library, include_content: bool = False
-) -> File:
+) -> WireFile:
     """Get a file; with its text if the request includes it."""
     file = await library.folders.by_id(folder_id).file_state(file_id, with_text=include_content)
-    return File.make(file)
+    return WireFile.make(file)
 
 
 @_route("DELETE", "/v1/folders/{folder_id}/{file_id}", status_code=204)
@@ -190,21 +190,21 @@ async def delete_file(folder_id: FolderIdIn, file_id: FileIdIn, library: Library
 @_route("GET", "/v1/agents/{agent_id}/folders")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("folder", limit=100, order="desc")]
-) -> list[Folder]:
+) -> list[WireFolder]:
     """List the agent's folders; `asc` is the order of creation."""
     folders = await library.folders.page(page, agent_id=agent_id)
     return [folder_shape(folder, library.app.embedder) for folder in folders]
 
 
 @_route("PATCH", "/v1/agents/{agent_id}/folders/attach/{folder_id}")
-async def attach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Agent:
+async def attach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> WireAgent:
     """Give the agent a folder, and the tools to read files; its files are opened while there is room."""
     await library.agent_of(agent_id).files.attach(folder_id)
     return await agent_answer(library, agent_id)
 
 
 @_route("PATCH", "/v1/agents/{agent_id}/folders/detach/{folder_id}")
-async def detach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Agent:
+async def detach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> WireAgent:
     """Take a folder away, and with the last one the tools to read files."""
     await library.agent_of(agent_id).files.detach(folder_id)
     return await agent_answer(library, agent_id)

@@ -46,7 +46,7 @@ class FolderIn(FolderChangesIn):
     name: _Name
 
 
-class Folder(
+class WireFolder(
     StampedShape,
     of=files.Folder,
     fields="name description instructions metadata id embedding_config",
@@ -58,9 +58,9 @@ class Folder(
     embedding_config: Object
 
 
-def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Folder:
+def folder_shape(folder: files.Folder, embedder: Embedder | None) -> WireFolder:
     """The folder with all fields of the wire."""
-    return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
+    return WireFolder.make(folder, embedding_config=filled_embedding_config(embedder))
 
 
 def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | None) -> Object:
@@ -77,7 +77,7 @@ class FileSize(WireShape, of=files.File, file_id="id", file_name="name", file_si
     """A file by its size."""
 
 
-class FolderSize(
+class WireFolderSize(
     WireShape,
     of=sizes.FolderSize,
     fields="file_count",
@@ -90,7 +90,7 @@ class FolderSize(
     files: list[FileSize]
 
 
-class FolderSizes(
+class WireFolderSizes(
     WireShape,
     of=sizes.FolderSizes,
     total_sources="folder_count",
@@ -100,10 +100,10 @@ class FolderSizes(
 ):
     """How much there is in all folders, and in each."""
 
-    sources: list[FolderSize]
+    sources: list[WireFolderSize]
 
 
-class File(
+class WireFile(
     StampedShape,
     of=FileState,
     fields="file.created_at file.updated_at source_id file_name original_file_name file_type file_size"
@@ -132,7 +132,7 @@ class File(
     chunks_embedded: int | None = computed(lambda state: state.file.chunk_count - state.waiting)
 
 
-class AgentFile(
+class WireAgentFile(
     WireShape,
     of=files.AgentFile,
     fields="id file_id file_name folder_id folder_name is_open",
@@ -150,14 +150,14 @@ class AgentFile(
 
 
 class AgentFiles(TypedDict):
-    files: list[AgentFile]
+    files: list[WireAgentFile]
     next_cursor: str | None
     has_more: bool
 
 
-def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> AgentFile:
+def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> WireAgentFile:
     """A file of an agent. Its id is computed, so nobody has to store it."""
-    return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
+    return WireAgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
 
 
 def file_block_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> dict[str, Any]:

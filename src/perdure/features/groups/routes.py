@@ -19,7 +19,7 @@ from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.messages import reply_or_answer
-from perdure.server.wire.answers import Message, Reply
+from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import failure_answer
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
@@ -36,12 +36,12 @@ _Page = Annotated[Page, pages("group", limit=50, order="desc")]
 @router.get("/v1/groups/")
 async def list_groups(
     library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None, project_id: str | None = None
-) -> list[wire.Group]:
+) -> list[wire.WireGroup]:
     """List groups, newest first by default, without hidden ones."""
     if manager_type == "swarm":
         return []
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return [wire.Group.make(group) for group in await library.groups.page(where, page)]
+    return [wire.WireGroup.make(group) for group in await library.groups.page(where, page)]
 
 
 @router.get("/v1/groups/count")
@@ -53,33 +53,33 @@ async def count(library: Library) -> int:
 @router.get("/v1/agents/{agent_id}/groups")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None
-) -> list[wire.Group]:
+) -> list[wire.WireGroup]:
     """List the groups in which the agent takes part, or which it manages."""
     if manager_type == "swarm":
         return []
     groups = await library.groups.page_of_agent(agent_id, GroupFilter(kind=manager_type), page)
-    return [wire.Group.make(group) for group in groups]
+    return [wire.WireGroup.make(group) for group in groups]
 
 
 @router.post("/v1/groups/")
-async def create(body: wire.GroupIn, library: Library) -> wire.Group:
+async def create(body: wire.GroupIn, library: Library) -> wire.WireGroup:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return wire.Group.make((await library.groups.add(body.new_group)).info)
+    return wire.WireGroup.make((await library.groups.add(body.new_group)).info)
 
 
 @router.get("/v1/groups/{group_id}")
-async def retrieve(group_id: GroupIdIn, library: Library) -> wire.Group:
+async def retrieve(group_id: GroupIdIn, library: Library) -> wire.WireGroup:
     """Get a group."""
-    return wire.Group.make((await library.groups.get(group_id)).info)
+    return wire.WireGroup.make((await library.groups.get(group_id)).info)
 
 
 @router.patch("/v1/groups/{group_id}")
-async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.Group:
+async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.WireGroup:
     """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
     change."""
     group = await library.groups.get(group_id)
     body.check_kind(group.info)
-    return wire.Group.make((await group.update(**body.changes)).info)
+    return wire.WireGroup.make((await group.update(**body.changes)).info)
 
 
 @router.delete("/v1/groups/{group_id}")
@@ -96,7 +96,7 @@ async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: Ag
     return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
-async def _send(request: Request) -> Json[Reply] | StreamingResponse:
+async def _send(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send a message to a group, and answer with what its agents say, or on request with a stream of it."""
     return await _answer(request, await read_send(request))
 

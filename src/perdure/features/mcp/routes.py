@@ -15,33 +15,32 @@ from perdure.features.mcp.service import AsyncMcp
 from perdure.features.mcp.units import McpChanges, ServerOptions
 from perdure.features.mcp.values import McpServer
 from perdure.features.mcp.wire import (
-    Definition,
     McpApproveIn,
     McpConfig,
     McpConfigIn,
     McpListing,
     McpServerChangesIn,
     McpServerIn,
-    McpTool,
     McpToolRunIn,
     NamedServerChangesIn,
     NamedServerIn,
     Synced,
+    WireDefinition,
+    WireMcpServer,
+    WireMcpTool,
     left_out_shape,
     listing_shape,
     named_server_shape,
     offers_shape,
     server_shape,
 )
-from perdure.features.mcp.wire import McpServer as WireMcpServer
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.addresses import Addresses
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.errors import UNKNOWN
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.http import Library, Router, json_bytes
-from perdure.server.wire.tools import Tool as WireTool
-from perdure.server.wire.tools import ToolHit, ToolSearchIn, hits_shape, tool_shape
+from perdure.server.wire.tools import ToolSearchIn, WireTool, WireToolHit, hits_shape, tool_shape
 
 router = Router(tags=["mcp-servers"])
 log = logging.getLogger(__name__)
@@ -120,7 +119,7 @@ async def list_of_agent(agent_id: AgentIdIn, library: Library) -> list[WireMcpSe
 
 
 @router.post("/v1/agents/{agent_id}/mcp-servers/tools/search")
-async def search_tools_of_agent(agent_id: AgentIdIn, body: ToolSearchIn, library: Library) -> list[ToolHit]:
+async def search_tools_of_agent(agent_id: AgentIdIn, body: ToolSearchIn, library: Library) -> list[WireToolHit]:
     """Search the agent's tools of servers by words, best first; without words the newest."""
     await library.agent(agent_id)
     where = ToolFilter(types=("external_mcp",), agent_id=agent_id)
@@ -194,10 +193,10 @@ async def run_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToo
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
-async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[Definition]:
+async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[WireDefinition]:
     """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.mcp.server(mcp_server_id)
-    tools = [Definition.make(tool) for tool in await library.mcp.tools(server.id)]
+    tools = [WireDefinition.make(tool) for tool in await library.mcp.tools(server.id)]
     return [*tools, *map(left_out_shape, server.left_out)]
 
 
@@ -253,7 +252,7 @@ async def delete_named(server: NamedServer, library: Library) -> list[McpConfig]
 
 
 @router.get(f"{BY_NAME}/{{mcp_server_name}}/tools")
-async def list_offers(server: NamedServer, library: Library) -> list[McpTool]:
+async def list_offers(server: NamedServer, library: Library) -> list[WireMcpTool]:
     """List the tools that the server offers, by its own names. A server that was not read yet is read first."""
     if server.listed_at is None:
         await library.mcp.refresh(server.id)

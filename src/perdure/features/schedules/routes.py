@@ -25,7 +25,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.addresses import Addresses
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.http import Library, Router
-from perdure.server.wire.runs import Run
+from perdure.server.wire.runs import WireRun
 
 router = Router(tags=["schedules"])
 
@@ -97,7 +97,7 @@ async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, librar
 
 
 @router.post("/v1/agents/{agent_id}/events")
-async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Run:
+async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> WireRun:
     """Tell an agent of an event, and answer with the run that it begins; with `wake` off that run only stores it."""
     conversation = None if body.conversation_id == "default" else body.conversation_id
     accepted = await library.agent_of(agent_id).notify(
@@ -108,7 +108,7 @@ async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempoten
         idempotency_key=idempotency_key,
         max_steps=body.max_steps,
     )
-    return Run.make(accepted.run, **({} if accepted.run.ended else {"status": "created"}))
+    return WireRun.make(accepted.run, **({} if accepted.run.ended else {"status": "created"}))
 
 
 async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversation: str | None) -> int:

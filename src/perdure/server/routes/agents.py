@@ -16,11 +16,11 @@ from perdure.core.runs import StopReason
 from perdure.library.agents.agents import AgentState
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of
+from perdure.server.wire.agents import AgentChangesIn, AgentIn, WireAgent, WireSecret, agent_shape, agent_type_of
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import WIRE_SETTING, wire_members
-from perdure.server.wire.blocks import Block, Memory
-from perdure.server.wire.conversations import CompactIn, Compaction, Context, context_shape
+from perdure.server.wire.blocks import WireBlock, WireMemory
+from perdure.server.wire.conversations import CompactIn, Context, WireCompaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.http import Library, Limit, Order, Router, pages
 from perdure.server.wire.models import facts_of
@@ -45,7 +45,7 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 
 
 @router.post("/v1/agents/")
-async def create(body: AgentIn, library: Library) -> Agent:
+async def create(body: AgentIn, library: Library) -> WireAgent:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     models, handle = library.handles, body.model_handle
@@ -76,7 +76,7 @@ async def list_agents(
     template_id: str | None = None,
     base_template_id: str | None = None,
     show_hidden_agents: bool = False,
-) -> list[Agent]:
+) -> list[WireAgent]:
     """List agents, newest first by default, without hidden ones."""
     where = AgentFilter(
         name=name,
@@ -119,13 +119,13 @@ async def count(library: Library) -> int:
 
 
 @router.get("/v1/agents/{agent_id}")
-async def retrieve(agent_id: AgentIdIn, library: Library) -> Agent:
+async def retrieve(agent_id: AgentIdIn, library: Library) -> WireAgent:
     """Get an agent with everything that belongs to it."""
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
-async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Agent:
+async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> WireAgent:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
     agent = library.agent_of(agent_id)
@@ -151,12 +151,12 @@ async def delete(agent_id: AgentIdIn, library: Library) -> Confirmation:
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
-async def core_memory(agent_id: AgentIdIn, library: Library) -> Memory:
+async def core_memory(agent_id: AgentIdIn, library: Library) -> WireMemory:
     """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.agent_of(agent_id).memory()
     files = (await _file_blocks(library, [agent]))[agent.id]
-    shapes = [Block.make(block) for block in blocks]
-    return Memory.make(None, agent_type=agent_type_of(agent), blocks=shapes, file_blocks=files)
+    shapes = [WireBlock.make(block) for block in blocks]
+    return WireMemory.make(None, agent_type=agent_type_of(agent), blocks=shapes, file_blocks=files)
 
 
 @router.get("/v1/agents/{agent_id}/context")
@@ -170,11 +170,11 @@ async def retrieve_context(
 
 
 @router.post("/v1/agents/{agent_id}/summarize")
-async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Compaction:
+async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> WireCompaction:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
     settings = (body or CompactIn()).settings
-    return Compaction.make(await library.agent_of(agent_id).compact_view(None, settings))
+    return WireCompaction.make(await library.agent_of(agent_id).compact_view(None, settings))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")
@@ -188,27 +188,27 @@ async def recompile(
 
 
 @router.get("/v1/agents/{agent_id}/secrets")
-async def list_secrets(agent_id: AgentIdIn, library: Library) -> list[Secret]:
+async def list_secrets(agent_id: AgentIdIn, library: Library) -> list[WireSecret]:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
-    return [Secret.make(secret) for secret in await library.agent_of(agent_id).secrets.list()]
+    return [WireSecret.make(secret) for secret in await library.agent_of(agent_id).secrets.list()]
 
 
 # --- shared with other routes
 
 
-async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Agent:
+async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> WireAgent:
     """Answer with the agent as it is now. Raises: NotFound."""
     return (await agent_replies(library, [await library.agent_of(agent_id).state()]))[0]
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
-) -> list[Agent]:
+) -> list[WireAgent]:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
     return await agent_replies(library, await library.all_agents.states(where, page, order))
 
 
-async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> list[Agent]:
+async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> list[WireAgent]:
     """The agents in the wire's shape, their files included."""
     blocks = await _file_blocks(library, [state.agent for state in states if any(state.of_features.values())])
     shapes = [agent_shape(one, facts_of(library.app, one.agent.model), library.app.embedder) for one in states]

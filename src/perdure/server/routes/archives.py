@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 
 from perdure.library.parts.checks import Page
-from perdure.server.wire.archives import Archive, ArchiveChangesIn, ArchiveIn, archive_shape
+from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, WireArchive, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn
 from perdure.server.wire.http import Library, Router, pages
 
@@ -15,7 +15,7 @@ router = Router(tags=["archives"])
 
 
 @router.post("/v1/archives/")
-async def create(body: ArchiveIn, library: Library) -> Archive:
+async def create(body: ArchiveIn, library: Library) -> WireArchive:
     """Create an archive that no agent has yet."""
     archive = (await library.archives.add(body.fields)).info
     return archive_shape(archive, library.app.embedder)
@@ -27,21 +27,21 @@ async def list_archives(
     page: Annotated[Page, pages("archive", limit=50, order="desc")],
     agent_id: AgentIdIn | None = None,
     name: Annotated[str | None, Query(description="The whole name.")] = None,
-) -> list[Archive]:
+) -> list[WireArchive]:
     """List archives, newest first by default."""
     archives = await library.archives.page(page, agent_id=agent_id, name=name)
     return [archive_shape(archive, library.app.embedder) for archive in archives]
 
 
 @router.get("/v1/archives/{archive_id}")
-async def retrieve(archive_id: ArchiveIdIn, library: Library) -> Archive:
+async def retrieve(archive_id: ArchiveIdIn, library: Library) -> WireArchive:
     """Get an archive."""
     archive = (await library.archives.get(archive_id)).info
     return archive_shape(archive, library.app.embedder)
 
 
 @router.patch("/v1/archives/{archive_id}")
-async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> Archive:
+async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> WireArchive:
     """Change the fields that are set."""
     archive = await library.archive_of(archive_id).edit(body.changes)
     return archive_shape(archive, library.app.embedder)

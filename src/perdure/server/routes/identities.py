@@ -9,25 +9,25 @@ from fastapi import Query
 from perdure.core.agents import IdentityFilter, IdentityType
 from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import AgentsPage, agents_answer
-from perdure.server.wire.agents import Agent
-from perdure.server.wire.blocks import Block
+from perdure.server.wire.agents import WireAgent
+from perdure.server.wire.blocks import WireBlock
 from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
 from perdure.server.wire.http import Library, Router, pages
-from perdure.server.wire.identities import Identity, IdentityChangesIn, IdentityIn, Properties, property_values
+from perdure.server.wire.identities import IdentityChangesIn, IdentityIn, Properties, WireIdentity, property_values
 
 router = Router(tags=["identities"])
 
 
 @router.post("/v1/identities/")
-async def create(body: IdentityIn, library: Library) -> Identity:
+async def create(body: IdentityIn, library: Library) -> WireIdentity:
     """Create an identity. Its key must be new within the project."""
-    return Identity.make(await library.identities.create(body.fields, body.project_id))
+    return WireIdentity.make(await library.identities.create(body.fields, body.project_id))
 
 
 @router.put("/v1/identities/")
-async def upsert(body: IdentityIn, library: Library) -> Identity:
+async def upsert(body: IdentityIn, library: Library) -> WireIdentity:
     """Create an identity, or change the one of this key."""
-    return Identity.make(await library.identities.upsert(body.fields, body.project_id))
+    return WireIdentity.make(await library.identities.upsert(body.fields, body.project_id))
 
 
 @router.get("/v1/identities/")
@@ -38,10 +38,10 @@ async def list_identities(
     identifier_key: str | None = None,
     identity_type: IdentityType | None = None,
     project_id: str | None = None,
-) -> list[Identity]:
+) -> list[WireIdentity]:
     """List identities, newest first by default."""
     where = IdentityFilter(name=name, identifier_key=identifier_key, identity_type=identity_type, project_id=project_id)
-    return [Identity.make(one) for one in await library.identities.list(where, page)]
+    return [WireIdentity.make(one) for one in await library.identities.list(where, page)]
 
 
 @router.get("/v1/identities/count")
@@ -51,22 +51,22 @@ async def count(library: Library) -> int:
 
 
 @router.get("/v1/identities/{identity_id}")
-async def retrieve(identity_id: IdentityIdIn, library: Library) -> Identity:
+async def retrieve(identity_id: IdentityIdIn, library: Library) -> WireIdentity:
     """Get an identity. `agent_ids` and `block_ids` have at most 1,000 ids; the routes below list all."""
-    return Identity.make(await library.identities.get(identity_id))
+    return WireIdentity.make(await library.identities.get(identity_id))
 
 
 @router.patch("/v1/identities/{identity_id}")
-async def update(identity_id: IdentityIdIn, body: IdentityChangesIn, library: Library) -> Identity:
+async def update(identity_id: IdentityIdIn, body: IdentityChangesIn, library: Library) -> WireIdentity:
     """Change the fields that are set; lists are whole new ones."""
-    return Identity.make(await library.identities.update(identity_id, body.fields))
+    return WireIdentity.make(await library.identities.update(identity_id, body.fields))
 
 
 @router.put("/v1/identities/{identity_id}/properties")
-async def put_properties(identity_id: IdentityIdIn, body: Properties, library: Library) -> Identity:
+async def put_properties(identity_id: IdentityIdIn, body: Properties, library: Library) -> WireIdentity:
     """Add properties, or replace those of the same keys."""
     state = await library.identities.put_properties(identity_id, property_values(body))
-    return Identity.make(state)
+    return WireIdentity.make(state)
 
 
 @router.delete("/v1/identities/{identity_id}")
@@ -76,7 +76,7 @@ async def delete(identity_id: IdentityIdIn, library: Library) -> None:
 
 
 @router.get("/v1/identities/{identity_id}/agents")
-async def list_agents(identity_id: IdentityIdIn, library: Library, page: AgentsPage) -> list[Agent]:
+async def list_agents(identity_id: IdentityIdIn, library: Library, page: AgentsPage) -> list[WireAgent]:
     """List the agents of the identity, newest first by default."""
     return await agents_answer(library, await library.identities.filter_of(identity_id), page)
 
@@ -84,10 +84,10 @@ async def list_agents(identity_id: IdentityIdIn, library: Library, page: AgentsP
 @router.get("/v1/identities/{identity_id}/blocks")
 async def list_blocks(
     identity_id: IdentityIdIn, library: Library, page: Annotated[Page, pages("block", limit=50, order="desc")]
-) -> list[Block]:
+) -> list[WireBlock]:
     """List the blocks of the identity, newest first by default."""
     blocks = await library.identities.list_blocks(identity_id, page)
-    return [Block.make(block) for block in blocks]
+    return [WireBlock.make(block) for block in blocks]
 
 
 @router.patch("/v1/agents/{agent_id}/identities/attach/{identity_id}")

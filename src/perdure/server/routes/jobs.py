@@ -22,7 +22,7 @@ from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
 from perdure.server.wire.http import Library, Router, pages
 from perdure.server.wire.input import SendRequest
-from perdure.server.wire.runs import CALLBACK_FIELDS, Run, WireRunStatus, ns_between, wire_status
+from perdure.server.wire.runs import CALLBACK_FIELDS, WireRun, WireRunStatus, ns_between, wire_status
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _SHARED = (
@@ -91,7 +91,7 @@ def job_shape(job: jobs.Job) -> Job:
     """A run or batch as a job."""
     if isinstance(job, Batch):
         return Job.make(job)
-    run = Run.make(job)
+    run = WireRun.make(job)
     return Job.make(
         None,
         id=PREFIXES["job"] + job.id.removeprefix(PREFIXES["run"]),

@@ -10,7 +10,7 @@ from perdure.core.passages import PassageState, TagMatch
 from perdure.library.memory.passages import passage_filter
 from perdure.library.parts.checks import Page
 from perdure.server.wire.answers import Confirmation, Deleted
-from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
+from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, WirePassage
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
 from perdure.server.wire.http import Library, Router, pages
 
@@ -25,9 +25,9 @@ States = Annotated[Items[PassageState] | None, Query(description="Several: any o
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
-async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> list[Passage]:
+async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> list[WirePassage]:
     """Store a text. The answer is a list, of one."""
-    return [Passage.make(await library.agent_of(agent_id).archive_passage(body.new))]
+    return [WirePassage.make(await library.agent_of(agent_id).archive_passage(body.new))]
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
@@ -37,11 +37,11 @@ async def list_passages(
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: SearchedText = None,
     state: States = None,
-) -> list[Passage]:
+) -> list[WirePassage]:
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(states=state or ())
     passages = await library.agent_of(agent_id).list_passages(page, text=search, where=where)
-    return [Passage.make(passage) for passage in passages]
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
@@ -54,33 +54,33 @@ async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) 
 @router.patch("/v1/agents/{agent_id}/archival-memory/{memory_id}")
 async def update(
     agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library
-) -> list[Passage]:
+) -> list[WirePassage]:
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
     passage = await library.passages_of(agent_id).update_passage(memory_id, **body.changes)
-    return [Passage.make(passage)]
+    return [WirePassage.make(passage)]
 
 
 @router.post("/v1/passages/{passage_id}/restore")
-async def restore(passage_id: PassageIdIn, library: Library) -> Passage:
+async def restore(passage_id: PassageIdIn, library: Library) -> WirePassage:
     """Have a passage recalled and found again that has faded or is archived. This route is not part of Letta's API."""
-    return Passage.make(await library.archives.restore_passage(passage_id))
+    return WirePassage.make(await library.archives.restore_passage(passage_id))
 
 
 # --- of an archive
 
 
 @router.post("/v1/archives/{archive_id}/passages")
-async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> Passage:
+async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> WirePassage:
     """Store a text; search finds it at once."""
     [passage] = await library.archive_of(archive_id).insert_many([body.new])
-    return Passage.make(passage)
+    return WirePassage.make(passage)
 
 
 @router.post("/v1/archives/{archive_id}/passages/batch")
-async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> list[Passage]:
+async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> list[WirePassage]:
     """Store texts. All are checked before the first is stored; then they are stored in batches of 500."""
     passages = await library.archive_of(archive_id).insert_many([passage.new for passage in body.passages])
-    return [Passage.make(passage) for passage in passages]
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.get("/v1/archives/{archive_id}/passages")
@@ -92,20 +92,20 @@ async def list_of_archive(
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     state: States = None,
-) -> list[Passage]:
+) -> list[WirePassage]:
     """List the archive's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
     passages = await library.archive_of(archive_id).list_passages(page, where=where, text=search)
-    return [Passage.make(passage) for passage in passages]
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.patch("/v1/archives/{archive_id}/passages/{passage_id}")
 async def update_in_archive(
     archive_id: ArchiveIdIn, passage_id: PassageIdIn, body: PassageChangesIn, library: Library
-) -> Passage:
+) -> WirePassage:
     """Change the fields that are set; search finds the new text."""
     passage = await library.passages_of(archive_id).update_passage(passage_id, **body.changes)
-    return Passage.make(passage)
+    return WirePassage.make(passage)
 
 
 @router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)

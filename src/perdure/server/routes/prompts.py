@@ -23,14 +23,14 @@ from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.library.messages.reply import Reply
 from perdure.server.routes.messages import reply_answer
-from perdure.server.wire.answers import Completion, Generated
+from perdure.server.wire.answers import Completion, WireGenerated
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
 from perdure.server.wire.http import Json, Library, Router, forget_body, while_connected
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
-from perdure.server.wire.models import Model, embedding_model_shape, facts_of, handles_of, model_shape
+from perdure.server.wire.models import WireModel, embedding_model_shape, facts_of, handles_of, model_shape
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.sse import Streams
 
@@ -236,7 +236,7 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
-) -> list[Model]:
+) -> list[WireModel]:
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.handles.reload()
@@ -266,13 +266,13 @@ class GenerateRequest(WireRequest):
 
 
 @router.post("/v1/agents/{agent_id}/generate")
-async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Generated:
+async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> WireGenerated:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
     work = library.prompts.generate(agent_id, body.prompt, system=body.system_prompt, model=body.override_model)
     generated = await while_connected(request, work)
     took = generated.usage
     usage = RequestUsage.make(took, step_count=1, context_tokens=took.total_tokens)
-    return {"content": generated.text, "model": generated.model, "usage": usage}
+    return WireGenerated(content=generated.text, model=generated.model, usage=usage)
 
 
 @router.post("/v1/agents/{agent_id}/messages/preview-raw-payload")

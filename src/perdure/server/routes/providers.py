@@ -66,7 +66,7 @@ class ProviderCheckIn(ProviderChangesIn):
     api_key: Annotated[str, Field(max_length=KEY_CHARS_MAX)]
 
 
-class Provider(
+class WireProvider(
     WireShape,
     of=ModelProvider,
     fields="id name provider_type",
@@ -90,16 +90,16 @@ async def list_providers(
     page: Annotated[Page, pages("provider", limit=50, order="desc")],
     name: str | None = None,
     provider_type: str | None = None,
-) -> list[Provider]:
+) -> list[WireProvider]:
     """List the registered providers, newest first by default, without those of the server's environment."""
     where = ProviderFilter(name=name, provider_type=provider_type)
-    return [Provider.make(one) for one in await library.providers.list(where, page)]
+    return [WireProvider.make(one) for one in await library.providers.list(where, page)]
 
 
 @router.post("/v1/providers/")
-async def create(body: ProviderIn, library: Library, guard: Addresses) -> Provider:
+async def create(body: ProviderIn, library: Library, guard: Addresses) -> WireProvider:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
-    return Provider.make(await library.providers.create(body.fields, private=guard.allows_private))
+    return WireProvider.make(await library.providers.create(body.fields, private=guard.allows_private))
 
 
 @router.post("/v1/providers/check")
@@ -110,15 +110,17 @@ async def check(body: ProviderCheckIn, library: Library, guard: Addresses) -> Co
 
 
 @router.get("/v1/providers/{provider_id}")
-async def retrieve(provider_id: ProviderIdIn, library: Library) -> Provider:
+async def retrieve(provider_id: ProviderIdIn, library: Library) -> WireProvider:
     """Get a provider."""
-    return Provider.make(await library.providers.get(provider_id))
+    return WireProvider.make(await library.providers.get(provider_id))
 
 
 @router.patch("/v1/providers/{provider_id}")
-async def update(provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Addresses) -> Provider:
+async def update(
+    provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Addresses
+) -> WireProvider:
     """Change the key, the address or the type of a provider."""
-    return Provider.make(await library.providers.update(provider_id, body.fields, private=guard.allows_private))
+    return WireProvider.make(await library.providers.update(provider_id, body.fields, private=guard.allows_private))
 
 
 @router.delete("/v1/providers/{provider_id}")
@@ -136,6 +138,6 @@ async def check_stored(provider_id: ProviderIdIn, library: Library) -> Confirmat
 
 
 @router.patch("/v1/providers/{provider_id}/refresh")
-async def refresh(provider_id: ProviderIdIn, library: Library) -> Provider:
+async def refresh(provider_id: ProviderIdIn, library: Library) -> WireProvider:
     """List the provider's models anew."""
-    return Provider.make(await library.providers.refresh(provider_id))
+    return WireProvider.make(await library.providers.refresh(provider_id))

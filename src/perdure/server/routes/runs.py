@@ -48,7 +48,7 @@ async def list_runs(
     background: bool | None = None,
     stop_reason: StopReason | None = None,
     batch_id: JobIdIn | None = None,
-) -> list[wire.Run]:
+) -> list[wire.WireRun]:
     """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
@@ -58,7 +58,7 @@ async def list_runs(
     batch = None if batch_id is None else BatchId(batch_id)
     where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
     runs = await library.runs.page_of_runs(where, page) if selected else []
-    return [wire.Run.make(run) for run in runs]
+    return [wire.WireRun.make(run) for run in runs]
 
 
 @router.get("/v1/runs/active", deprecated=True)
@@ -67,17 +67,17 @@ async def list_active_runs(
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     background: bool | None = None,
-) -> list[wire.Run]:
+) -> list[wire.WireRun]:
     """List the newest runs that have not ended, at most 100."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
-    return [wire.Run.make(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
+    return [wire.WireRun.make(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
 
 
 @router.get("/v1/runs/{run_id}")
-async def retrieve_run(library: Library, run_id: RunIdIn) -> wire.Run:
+async def retrieve_run(library: Library, run_id: RunIdIn) -> wire.WireRun:
     """Get a run."""
-    return wire.Run.make(await library.runs.run(run_id))
+    return wire.WireRun.make(await library.runs.run(run_id))
 
 
 @router.delete("/v1/runs/{run_id}")
@@ -87,11 +87,11 @@ async def delete_run(library: Library, run_id: RunIdIn) -> None:
 
 
 @router.get("/v1/runs/{run_id}/trace")
-async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> list[wire.Span]:
+async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> list[wire.WireSpan]:
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
     run, spans = await library.runs.spans_of_run(run_id)
-    return [wire.Span.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]]
+    return [wire.WireSpan.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]]
 
 
 @router.get("/v1/runs/{run_id}/metrics")
@@ -118,23 +118,23 @@ async def list_run_messages(
 @router.get("/v1/runs/{run_id}/steps")
 async def list_run_steps(
     library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
-) -> list[wire.Step]:
+) -> list[wire.WireStep]:
     """List the model calls of the run."""
     run, steps, agent = await library.runs.steps_of_run(run_id, page)
     return [_step_shape(library, StepOfRun(step, run, agent)) for step in steps]
 
 
 @router.get("/v1/runs/{run_id}/usage")
-async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> wire.Usage:
+async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> wire.WireUsage:
     """Get the usage of the run so far."""
     usage = await library.runs.usage_of_run(run_id)
-    return wire.Usage.make(usage, **wire.detail_fields(usage))
+    return wire.WireUsage.make(usage, **wire.detail_fields(usage))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
-async def cancel_run(library: Library, run_id: RunIdIn) -> wire.Run:
+async def cancel_run(library: Library, run_id: RunIdIn) -> wire.WireRun:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
-    return wire.Run.make(await library.runs.cancel(run_id))
+    return wire.WireRun.make(await library.runs.cancel(run_id))
 
 
 @router.post("/v1/runs/{run_id}/replay")
@@ -203,7 +203,7 @@ async def list_steps(
     tags: Annotated[Tags | None, Query(description="Steps with feedback that has one of these tags.")] = None,
     project_id: Annotated[str | None, Query(description="Steps of the agents of this project.")] = None,
     trace_ids: Annotated[Items[str] | None, Query(description="Steps of these traces.")] = None,
-) -> list[wire.Step]:
+) -> list[wire.WireStep]:
     """List the steps of all agents, newest first by default. All conditions hold."""
     where = StepFilter(
         agent_id=agent_id,
@@ -221,14 +221,14 @@ async def list_steps(
 
 
 @router.get("/v1/steps/{step_id}")
-async def retrieve_step(library: Library, step_id: StepIdIn) -> wire.Step:
+async def retrieve_step(library: Library, step_id: StepIdIn) -> wire.WireStep:
     """Get a model call: its model, tokens and end."""
     found = await library.steps.step(step_id)
     return _step_shape(library, found)
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
-async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> wire.Step:
+async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> wire.WireStep:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
     found = await library.steps.put_feedback(step_id, body.feedback, tags=body.tags)
     return _step_shape(library, found)
@@ -262,6 +262,6 @@ async def retrieve_trace(library: Library, step_id: StepIdIn) -> wire.Trace:
     return wire.Trace.make(step, run_id=run.id, request_json=dict(exchange.request), response_json=answer)
 
 
-def _step_shape(library: AsyncPerdure, one: StepOfRun) -> wire.Step:
+def _step_shape(library: AsyncPerdure, one: StepOfRun) -> wire.WireStep:
     """The step in the wire's shape."""
     return wire.step_shape(one, facts_of(library.app, one.step.model))

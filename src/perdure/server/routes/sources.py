@@ -61,9 +61,9 @@ async def revert_writes(agent_id: AgentIdIn, body: sources.RevertWritesIn, libra
 
 
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
-async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> sources.Mentions:
+async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> sources.WireMentions:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return sources.Mentions.make(await library.agent_of(agent_id).find_mentions(body.text))
+    return sources.WireMentions.make(await library.agent_of(agent_id).find_mentions(body.text))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])

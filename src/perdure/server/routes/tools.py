@@ -13,7 +13,7 @@ from perdure.core.ids import ToolId
 from perdure.core.specs import ToolFilter
 from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import agent_answer, agent_replies
-from perdure.server.wire.agents import Agent
+from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.http import Library, Router, pages, while_connected
@@ -22,13 +22,13 @@ from perdure.server.wire.tools import (
     ApprovalChange,
     GenerateSchemaIn,
     JsonSchema,
-    Tool,
     ToolChangesIn,
-    ToolHit,
     ToolIn,
     ToolMessage,
     ToolRunIn,
     ToolSearchIn,
+    WireTool,
+    WireToolHit,
     hits_shape,
     tool_state_shape,
 )
@@ -74,13 +74,13 @@ ListFilter = Annotated[ToolFilter, Depends(_list_filter)]
 
 
 @router.post("/v1/tools/")
-async def create(body: ToolIn, library: Library) -> Tool:
+async def create(body: ToolIn, library: Library) -> WireTool:
     """Create a tool of a source. The same name and source again is the tool that is there."""
     return tool_state_shape(await library.tools.add(body.new()))
 
 
 @router.put("/v1/tools/")
-async def upsert(body: ToolIn, library: Library) -> Tool:
+async def upsert(body: ToolIn, library: Library) -> WireTool:
     """Create a tool of a source, or change the fields that are set of the tool of that name."""
     return tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields))
 
@@ -88,7 +88,7 @@ async def upsert(body: ToolIn, library: Library) -> Tool:
 @router.get("/v1/tools/")
 async def list_tools(
     library: Library, where: ListFilter, page: Annotated[Page, pages("tool", limit=50, order="desc")]
-) -> list[Tool]:
+) -> list[WireTool]:
     """List tools, newest first by default."""
     return [tool_state_shape(state) for state in await library.tools.page(where, page)]
 
@@ -102,7 +102,7 @@ async def count(library: Library, where: ListFilter, exclude_letta_tools: bool |
 
 
 @router.post("/v1/tools/search")
-async def search(body: ToolSearchIn, library: Library) -> list[ToolHit]:
+async def search(body: ToolSearchIn, library: Library) -> list[WireToolHit]:
     """Search for tools by the words of their names, tags and descriptions, best first; without words the newest."""
     where = ToolFilter(
         types=None if body.tool_types is None else tuple(body.tool_types),
@@ -113,7 +113,7 @@ async def search(body: ToolSearchIn, library: Library) -> list[ToolHit]:
 
 
 @router.post("/v1/tools/add-base-tools")
-async def add_base_tools(library: Library) -> list[Tool]:
+async def add_base_tools(library: Library) -> list[WireTool]:
     """List the built-in tools. They are always there; older clients ask for them."""
     tools = await library.tools.page(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
     return [tool_state_shape(state) for state in tools]
@@ -135,13 +135,13 @@ async def run(body: ToolRunIn, library: Library, request: Request) -> ToolMessag
 
 
 @router.get("/v1/tools/{tool_id}")
-async def retrieve(tool_id: ToolIdIn, library: Library) -> Tool:
+async def retrieve(tool_id: ToolIdIn, library: Library) -> WireTool:
     """Get a tool with its source."""
     return tool_state_shape(await library.tools.state(tool_id))
 
 
 @router.patch("/v1/tools/{tool_id}")
-async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> Tool:
+async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> WireTool:
     """Change the fields that are set. A new source also brings a new name, description and schema."""
     state = await library.tools.edit(tool_id, lambda tool: body.changes(tool.metadata))
     return tool_state_shape(state)
@@ -159,14 +159,14 @@ async def delete(tool_id: ToolIdIn, library: Library) -> None:
 @router.get("/v1/agents/{agent_id}/tools")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100, order="desc")]
-) -> list[Tool]:
+) -> list[WireTool]:
     """List the agent's tools; `asc` is the order of creation. Clients before 1.0 can't ask for a second page."""
     states = await library.tools.page(ToolFilter(agent_id=agent_id), page)
     return [tool_state_shape(state) for state in states]
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
-async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Agent:
+async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> WireAgent:
     """Give the agent a tool; twice is no error."""
     await library.agent_of(agent_id).tools.attach(tool_id)
     return await agent_answer(library, agent_id)
@@ -179,7 +179,7 @@ async def change_approval(
     library: Library,
     body: ApprovalChange | None = None,
     requires_approval: Annotated[bool | None, Query()] = None,
-) -> Agent:
+) -> WireAgent:
     """Set whether a person approves each call of a tool of the agent; in the body or, the older form, the query."""
     wanted = requires_approval if body is None else body.requires_approval
     if wanted is None:
@@ -189,7 +189,7 @@ async def change_approval(
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
-async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Agent:
+async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> WireAgent:
     """Take a tool away from the agent."""
     await library.agent_of(agent_id).tools.detach(tool_id)
     return await agent_answer(library, agent_id)

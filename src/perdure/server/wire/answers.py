@@ -13,16 +13,16 @@ from perdure.core.runs import StopReason
 from perdure.core.specs import ToolOutcome
 from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
-from perdure.server.wire.agents import Agent
+from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.chunks import ErrorMessage
 from perdure.server.wire.conversations import StoredMessage
-from perdure.server.wire.messages import ToolReturn
+from perdure.server.wire.messages import WireToolReturn
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.shapes import Object, WireShape, computed
 from perdure.server.wire.tools import errors_of
 
 
-class _Common(TypedDict):
+class _Common(WireShape):
     id: str
     date: ids.Time
     name: str | None
@@ -38,7 +38,7 @@ class _Speech(_Common):
     content: str | list[Object]
 
 
-class SystemMessage(_Speech):
+class WireSystemMessage(_Speech):
     message_type: Literal["system_message"]
 
 
@@ -67,7 +67,7 @@ class HiddenReasoningMessage(_Common):
     hidden_reasoning: str | None
 
 
-class Call(TypedDict):
+class WireCall(WireShape):
     """A tool call; `arguments` is JSON as the model wrote it."""
 
     name: str
@@ -84,8 +84,8 @@ class CallPiece(TypedDict):
 
 
 class _Calls(_Common):
-    tool_call: Call
-    tool_calls: list[Call]
+    tool_call: WireCall
+    tool_calls: list[WireCall]
 
 
 class ToolCallMessage(_Calls):
@@ -100,7 +100,7 @@ class ApprovalRequestMessage(_Calls):
 
 class _CallPieces(_Common):
     tool_call: CallPiece
-    tool_calls: list[Call] | CallPiece
+    tool_calls: list[WireCall] | CallPiece
 
 
 class ToolCallChunk(_CallPieces):
@@ -124,7 +124,7 @@ class ToolReturnMessage(_Common):
     tool_return: str
     stdout: list[str] | None
     stderr: list[str] | None
-    tool_returns: list[ToolReturn] | None
+    tool_returns: list[WireToolReturn] | None
 
 
 class ApprovalResponseMessage(_Common):
@@ -170,7 +170,7 @@ class Stop(TypedDict):
 
 
 _Shown: TypeAlias = (
-    SystemMessage
+    WireSystemMessage
     | UserMessage
     | AssistantMessage
     | ReasoningMessage
@@ -222,7 +222,7 @@ class Completion(TypedDict):
 class ToolRun(WireShape, of=ToolOutcome, fields="status", unlisted={"sandbox_config_fingerprint": None}):
     status: Literal["success", "error"]
     func_return: Any = computed(lambda outcome: outcome.text)
-    agent_state: Agent | None = None
+    agent_state: WireAgent | None = None
     stdout: list[str] | None
     stderr: list[str] | None = computed(errors_of)
 
@@ -233,7 +233,7 @@ class Deleted(TypedDict):
     dry_run: bool
 
 
-class Reply(TypedDict):
+class WireReply(WireShape):
     messages: list[Message]
     stop_reason: Stop
     usage: RequestUsage
@@ -241,7 +241,7 @@ class Reply(TypedDict):
     turns: list[Object] | None
 
 
-class Generated(TypedDict):
+class WireGenerated(WireShape):
     content: str
     model: str
     usage: RequestUsage

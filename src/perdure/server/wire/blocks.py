@@ -87,7 +87,7 @@ def _check_limit(label: str, value: str, limit_chars: int) -> None:
         )
 
 
-class Block(
+class WireBlock(
     WireShape,
     of=core.Block,
     fields="value limit project_id template_name is_template template_id base_template_id deployment_id entity_id"
@@ -104,6 +104,6 @@ class Block(
     hidden: bool | None = computed(lambda block: block.hidden or None)
 
 
-class Memory(WireShape, unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""}):
+class WireMemory(WireShape, unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""}):
     agent_type: str
-    blocks: list[Block]
+    blocks: list[WireBlock]

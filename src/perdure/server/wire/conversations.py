@@ -257,7 +257,7 @@ class CompactIn(WireRequest):
         return None if sent is None else CompactionSettings(**sent.values())
 
 
-class Compaction(
+class WireCompaction(
     WireShape,
     of=Compacted,
     fields="summary",
@@ -274,7 +274,7 @@ class RecompileIn(WireRequest):
     compaction_settings: dict[str, Any] | None = None
 
 
-class Conversation(
+class WireConversation(
     StampedShape,
     of=ConversationState,
     fields="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"

@@ -18,7 +18,7 @@ from perdure.library.runs.steps import StepOfRun
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages
-from perdure.server.wire.models import Facts
+from perdure.server.wire.models import ModelFacts
 from perdure.server.wire.shapes import Object, WireShape, computed, read
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
@@ -64,7 +64,7 @@ CALLBACK_FIELDS: Mapping[str, Any] = {
 """The callback of a run or batch, and what became of its last try."""
 
 
-class Run(
+class WireRun(
     WireShape,
     of=runs.Run,
     fields="id status created_at completed_at key.agent_id conversation_id background metadata stop_reason",
@@ -118,7 +118,7 @@ class Trace(
     response_json: Object
 
 
-class Step(
+class WireStep(
     WireShape,
     of=StepOfRun,
     fields="step.id run_id step.agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens"
@@ -144,11 +144,11 @@ class Step(
     trace_id: str = computed(lambda one: trace_id(one.run.id))
 
 
-def step_shape(one: StepOfRun, facts: Facts) -> Step:
+def step_shape(one: StepOfRun, facts: ModelFacts) -> WireStep:
     """A model call with all fields of the wire; its project is that of the agent, and so is its window, if it recorded
     none."""
     settings = one.agent.settings
-    return Step.make(
+    return WireStep.make(
         one,
         provider_category=facts.provider_category,
         context_window_limit=one.step.recipe.window_tokens or facts.window_of(settings),
@@ -192,7 +192,7 @@ class StepMetrics(
     )
 
 
-class Span(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
+class WireSpan(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
     """A stretch of a run, with the names of OpenTelemetry."""
 
     trace_id: str
@@ -221,7 +221,7 @@ def ns_between(began: datetime, ended: datetime | None) -> int | None:
     return None if ended is None else max(0, _ns(ended) - _ns(began))
 
 
-class Usage(
+class WireUsage(
     WireShape,
     of=runs.Usage,
     fields="completion_tokens prompt_tokens total_tokens",
@@ -232,7 +232,7 @@ class Usage(
 
 
 class RequestUsage(
-    Usage,
+    WireUsage,
     fields="message_type completion_tokens prompt_tokens total_tokens step_count run_ids cached_input_tokens"
     " cache_write_tokens reasoning_tokens context_tokens",
 ):

@@ -40,7 +40,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class WireShape(dict[str, Any]):
-    """An object of an answer: `make` builds it of a value, and the class is its type in the document.
+    """An object of an answer: `make` builds it of a value, and the class is its type in the document, which leaves the
+    `Wire` out that begins the name of a shape where a class of the library has the other.
 
         class EventShape(WireShape, of=FactEvent, fields="at kind fact.text fact_id ends", fact_id="fact.id"):
             ends: bool = computed(lambda event: event.kind == "end")
@@ -75,7 +76,7 @@ class WireShape(dict[str, Any]):
         cls._paths = own | {name: path for name, path in named.items() if name not in unlisted and path not in own}
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in body if name in cls.__dict__}}
         cls._unlisted = {**cls._unlisted, **unlisted}
-        cls._optional = frozenset(optional.split())
+        cls._optional = cls._optional.union(optional.split())
 
     @classmethod
     def make(cls, value: object, **given: Any) -> Self:
@@ -113,7 +114,7 @@ class WireShape(dict[str, Any]):
         hints = cls._hints()
         hints = hints | {name: NotRequired[hints[name]] for name in cls._optional}
         listed = {name: hints.get(name) or _type_at(cls._of, path) for name, path in cls._paths.items()}
-        described = TypedDict(cls.__name__, listed)  # type: ignore[misc]  # its fields are known at run time only
+        described = TypedDict(cls.__name__.removeprefix("Wire"), listed)  # type: ignore[misc]  # its fields are known at run time only
         described.__doc__ = cls.__doc__
         return described
 

@@ -32,14 +32,14 @@ class UndoIn(WireRequest):
     number: Annotated[int, keywords(minimum=1, maximum=2**53)] | None = None
 
 
-class Mention(WireShape, of=values.Mention, fields="place id name excerpt"):
+class WireMention(WireShape, of=values.Mention, fields="place id name excerpt"):
     """A thing in which the text stands."""
 
 
-class Mentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
+class WireMentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
     """Where a text stands."""
 
-    mentions: list[Mention]
+    mentions: list[WireMention]
 
 
 class CorrectionShape(WireShape, of=values.Correction, fields="number kind text items created_at undone_at"):

@@ -180,7 +180,7 @@ class JsonSchema(WireShape, of=core.Tool, fields="spec.name spec.description"):
     parameters: Object = computed(lambda tool: dict(tool.spec.parameters))
 
 
-class Tool(
+class WireTool(
     WireShape,
     of=core.Tool,
     fields="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
@@ -204,7 +204,7 @@ class Tool(
     metadata_: Object
 
 
-def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Tool:
+def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> WireTool:
     """The tool with all fields of the wire."""
     spec = tool.spec
     own = spec.tool_type != "custom"
@@ -212,7 +212,7 @@ def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Tool:
     if code is not None:
         digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
         metadata[_HASH] = digest[:12]
-    return Tool.make(
+    return WireTool.make(
         tool,
         name=tool.own_name or spec.name,  # clients look for a server's own; agents call `server__tool`
         source_type="python" if code is None else code.source_type,
@@ -226,26 +226,26 @@ def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Tool:
     )
 
 
-def tool_state_shape(state: ToolState) -> Tool:
+def tool_state_shape(state: ToolState) -> WireTool:
     """A stored tool with its source."""
     return tool_shape(state.tool, state.code)
 
 
-class ToolHit(
+class WireToolHit(
     WireShape, of=FoundTool, fields="tool embedded_text fts_rank vector_rank combined_score", combined_score="score"
 ):
     """A tool that a search found."""
 
-    tool: Tool
+    tool: WireTool
     embedded_text: str | None = computed(lambda hit: text_of_tool(hit.tool))
     fts_rank: int | None
     vector_rank: int | None = None
 
 
-def hits_shape(hits: Iterable[tuple[FoundTool, ToolCode | None]]) -> list[ToolHit]:
+def hits_shape(hits: Iterable[tuple[FoundTool, ToolCode | None]]) -> list[WireToolHit]:
     """The tools that a search found, with their sources, best first."""
     return [
-        ToolHit.make(hit, tool=tool_shape(hit.tool, code), fts_rank=rank if hit.score else None)
+        WireToolHit.make(hit, tool=tool_shape(hit.tool, code), fts_rank=rank if hit.score else None)
         for rank, (hit, code) in enumerate(hits, start=1)
     ]
 
