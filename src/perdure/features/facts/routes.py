@@ -11,31 +11,10 @@ from fastapi import Path as PathParam
 from pydantic import Field
 
 from perdure.core.sources import TrustLabel
+from perdure.features.facts import wire
+from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.values.facts import FactState
-from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.features.facts.wire import (
-    SCOPE_MAX_CHARS,
-    CommunityShape,
-    EntityShape,
-    EventShape,
-    FactChangesIn,
-    FactContextShape,
-    FactIn,
-    FactSettingsIn,
-    FactSettingsShape,
-    FactShape,
-    FoundFactShape,
-    MemoryShape,
-    OwnerIn,
-    ProfileShape,
-    RuleIn,
-    RuleShape,
-    TidyIn,
-    TidyShape,
-    TidyUndoIn,
-    fact_settings_shape,
-    owner_of,
-)
+from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
 from perdure.library.memory.search import BUDGET_MAX_TOKENS, period
 from perdure.library.origins.values import origin_shape
 from perdure.library.parts.checks import NUMBER_MAX, Page
@@ -47,26 +26,27 @@ from perdure.server.wire.sources import FactOriginShape
 
 router = Router(tags=["facts"])
 
-Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=SCOPE_MAX_CHARS)]
+Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=wire.SCOPE_MAX_CHARS)]
 """A name and a value."""
 
 AboutEntity = Annotated[str | None, Query(description="The name or id of an entity that is subject or object.")]
 
 
-def whose(
+async def facts_of(
+    library: Library,
     agent_id: Annotated[AgentIdIn | None, Query(description="What this agent knows.")] = None,
     graph_id: Annotated[GraphIdIn | None, Query(description="What this graph holds, in place of an agent's.")] = None,
-) -> Owner:
-    """The agent or the graph. Raises: InvalidInput: neither is named, or both."""
-    return owner_of(agent_id, graph_id)
+) -> AsyncFacts:
+    """The facts of an agent or a graph. Raises: InvalidInput: neither is named, or both."""
+    return library.facts.of(wire.owner_of(agent_id, graph_id))
 
 
-Whose = Annotated[Owner, Depends(whose)]
+Facts = Annotated[AsyncFacts, Depends(facts_of)]
 
 
-async def zone_of(owner: Whose, library: Library) -> str:
+async def zone_of(facts: Facts) -> str:
     """The time zone of dates without an offset. Raises: NotFound."""
-    return await library.facts.of(owner).timezone()
+    return await facts.timezone()
 
 
 Zone = Annotated[str, Depends(zone_of)]
@@ -109,68 +89,63 @@ Conditions = Annotated[FactConditions, Depends(conditions)]
 
 
 @router.get("/v1/facts")
-async def list_facts(
-    owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
-) -> list[FactShape]:
+async def list_facts(facts: Facts, where: Conditions, page: Annotated[Page, pages("fact")]) -> list[wire.FactShape]:
     """List what an agent knows, newest first by default."""
-    return [FactShape.make(hit) for hit in await library.facts.of(owner).page(page, **where)]
+    return [wire.FactShape.make(hit) for hit in await facts.page(page, **where)]
 
 
 @router.get("/v1/facts/search")
 async def search_facts(
-    owner: Whose,
+    facts: Facts,
     query: Annotated[Filled, Query(description="What to look for.")],
     where: Conditions,
-    library: Library,
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> list[FoundFactShape]:
+) -> list[wire.FoundFactShape]:
     """Search facts by words, vectors and how near their entities are, best first."""
-    hits = await library.facts.of(owner).search(query, limit=limit, **where)
-    return [FoundFactShape.make(hit) for hit in hits]
+    return [wire.FoundFactShape.make(hit) for hit in await facts.search(query, limit=limit, **where)]
 
 
 @router.post("/v1/facts")
-async def create_fact(body: FactIn, library: Library) -> FactShape:
+async def create_fact(body: wire.FactIn, library: Library) -> wire.FactShape:
     """Add a fact that a person states."""
     values = body.values(await library.facts.of(body.owner).timezone())
     hit = await library.facts.of(body.owner).add_fact(
         body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
     )
-    return FactShape.make(hit)
+    return wire.FactShape.make(hit)
 
 
 @router.get("/v1/facts/rules")
-async def list_rules(owner: Whose, library: Library) -> list[RuleShape]:
+async def list_rules(facts: Facts) -> list[wire.RuleShape]:
     """List what must not be remembered."""
-    return [RuleShape.make(rule) for rule in await library.facts.of(owner).rules()]
+    return [wire.RuleShape.make(rule) for rule in await facts.rules()]
 
 
 @router.post("/v1/facts/rules")
-async def create_rule(body: RuleIn, library: Library) -> RuleShape:
+async def create_rule(body: wire.RuleIn, library: Library) -> wire.RuleShape:
     """Never remember facts with these words, about this entity, or of this relation."""
     rule = await library.facts.of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
-    return RuleShape.make(rule)
+    return wire.RuleShape.make(rule)
 
 
 @router.delete("/v1/facts/rules/{number}", status_code=204)
-async def delete_rule(number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], owner: Whose, library: Library) -> None:
+async def delete_rule(number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], facts: Facts) -> None:
     """Lift a rule."""
-    await library.facts.of(owner).delete_rule(number)
+    await facts.delete_rule(number)
 
 
 @router.get("/v1/facts/settings")
-async def get_settings(owner: Whose, library: Library) -> FactSettingsShape:
+async def get_settings(facts: Facts) -> wire.FactSettingsShape:
     """Get the settings of a graph, and how much it holds."""
-    graph = await library.facts.of(owner).find_graph()
-    return fact_settings_shape(graph, await library.facts.of(owner).counts())
+    return wire.fact_settings_shape(await facts.find_graph(), await facts.counts())
 
 
 @router.patch("/v1/facts/settings")
-async def update_settings(body: FactSettingsIn, library: Library) -> FactSettingsShape:
+async def update_settings(body: wire.FactSettingsIn, library: Library) -> wire.FactSettingsShape:
     """Change settings of a graph; `paused` stops extraction."""
-    changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
-    graph = await library.facts.of(body.owner).change_settings(changes)
-    return fact_settings_shape(graph, await library.facts.of(body.owner).counts())
+    changes = {name: value for name, value in body.non_null().items() if name not in wire.OwnerIn.model_fields}
+    facts = library.facts.of(body.owner)
+    return wire.fact_settings_shape(await facts.change_settings(changes), await facts.counts())
 
 
 Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most tokens.")]
@@ -178,82 +153,76 @@ Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most 
 
 @router.get("/v1/profiles")
 async def get_profile(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     user: Annotated[str, Query(description="The name of another entity whose profile it is.")] = "",
     budget_tokens: Budget = PROFILE_TOKENS,
-) -> ProfileShape:
+) -> wire.ProfileShape:
     """Get what is known about the user now, by slots, the most important first."""
-    profile = await library.facts.of(owner).profile(budget_tokens=budget_tokens, user=user)
-    return ProfileShape.make(profile)
+    return wire.ProfileShape.make(await facts.profile(budget_tokens=budget_tokens, user=user))
 
 
 @router.get("/v1/facts/timeline")
 async def get_timeline(
-    owner: Whose,
+    facts: Facts,
     zone: Zone,
-    library: Library,
     entity: AboutEntity = None,
     tag: Annotated[Tags | None, Query(description="A relation or a fact type; several: any of them.")] = None,
     since: Annotated[Date | None, Query(description="Then or later.")] = None,
     until: Annotated[Date | None, Query(description="Before then; a date is the whole day.")] = None,
     order: Literal["asc", "desc"] = "asc",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 100,
-) -> list[EventShape]:
+) -> list[wire.EventShape]:
     """List when facts began and ceased to be true."""
-    events = await library.facts.of(owner).timeline(
+    events = await facts.timeline(
         *period(since, until, zone), limit=limit, newest_first=order == "desc", tags=tag or (), entity=entity
     )
-    return [EventShape.make(event) for event in events]
+    return [wire.EventShape.make(event) for event in events]
 
 
 @router.get("/v1/facts/context")
 async def get_context(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     query: Annotated[str, Query(description="What the facts should match; without one the newest.")] = "",
     budget_tokens: Budget = CONTEXT_TOKENS,
-) -> FactContextShape:
+) -> wire.FactContextShape:
     """Get what is known as one text for any program: the profile, facts for a query, and the latest events."""
-    return FactContextShape.make(await library.facts.of(owner).context(query, budget_tokens=budget_tokens))
+    return wire.FactContextShape.make(await facts.context(query, budget_tokens=budget_tokens))
 
 
 @router.get("/v1/facts/communities")
 async def list_communities(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     query: Annotated[str, Query(description="Search the summaries; without one the largest come first.")] = "",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> list[CommunityShape]:
+) -> list[wire.CommunityShape]:
     """List or search groups of entities that many facts connect."""
-    return [CommunityShape.make(hit) for hit in await library.facts.of(owner).communities(query, limit=limit)]
+    return [wire.CommunityShape.make(hit) for hit in await facts.communities(query, limit=limit)]
 
 
 @router.post("/v1/facts/tidy")
-async def tidy(body: TidyIn, library: Library) -> list[TidyShape]:
+async def tidy(body: wire.TidyIn, library: Library) -> list[wire.TidyShape]:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
-    items = await library.facts.of(body.owner).tidy(dry_run=body.dry_run)
-    return [TidyShape.make(item) for item in items]
+    return [wire.TidyShape.make(item) for item in await library.facts.of(body.owner).tidy(dry_run=body.dry_run)]
 
 
 @router.post("/v1/facts/tidy/undo")
-async def undo_tidy(body: TidyUndoIn, library: Library) -> list[MemoryShape]:
+async def undo_tidy(body: wire.TidyUndoIn, library: Library) -> list[wire.MemoryShape]:
     """Bring back all that the latest pass let fade."""
-    return [MemoryShape.make(one) for one in await library.facts.of(body.owner).restore_last()]
+    return [wire.MemoryShape.make(one) for one in await library.facts.of(body.owner).restore_last()]
 
 
 @router.get("/v1/facts/{fact_id}")
-async def get_fact(fact_id: FactIdIn, library: Library) -> FactShape:
+async def get_fact(fact_id: FactIdIn, library: Library) -> wire.FactShape:
     """Get a fact, as its newest version says."""
-    return FactShape.make(await library.facts.get(fact_id))
+    return wire.FactShape.make(await library.facts.get(fact_id))
 
 
 @router.patch("/v1/facts/{fact_id}")
-async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> FactShape:
+async def update_fact(fact_id: FactIdIn, body: wire.FactChangesIn, library: Library) -> wire.FactShape:
     """Correct a fact, as a new version."""
     changes = body.changes(await library.facts.timezone(fact_id))
-    return FactShape.make(await library.facts.edit(fact_id, changes))
+    return wire.FactShape.make(await library.facts.edit(fact_id, changes))
 
 
 @router.delete("/v1/facts/{fact_id}", status_code=204)
@@ -263,9 +232,9 @@ async def delete_fact(fact_id: FactIdIn, library: Library) -> None:
 
 
 @router.post("/v1/facts/{fact_id}/restore")
-async def restore_fact(fact_id: FactIdIn, library: Library) -> FactShape:
+async def restore_fact(fact_id: FactIdIn, library: Library) -> wire.FactShape:
     """Believe a deleted fact again."""
-    return FactShape.make(await library.facts.restore(fact_id))
+    return wire.FactShape.make(await library.facts.restore(fact_id))
 
 
 @router.get("/v1/facts/{fact_id}/history")
@@ -275,14 +244,12 @@ async def get_history(fact_id: FactIdIn, library: Library) -> FactOriginShape:
 
 
 @router.get("/v1/entities")
-async def list_entities(
-    owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
-) -> list[EntityShape]:
+async def list_entities(facts: Facts, page: Annotated[Page, pages("entity", order="asc")]) -> list[wire.EntityShape]:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return [EntityShape.make(one) for one in await library.facts.of(owner).page_of_entities(page)]
+    return [wire.EntityShape.make(one) for one in await facts.page_of_entities(page)]
 
 
 @router.get("/v1/entities/{entity_id}")
-async def get_entity(entity_id: EntityIdIn, library: Library) -> EntityShape:
+async def get_entity(entity_id: EntityIdIn, library: Library) -> wire.EntityShape:
     """Get an entity."""
-    return EntityShape.make(await library.facts.get_entity(entity_id))
+    return wire.EntityShape.make(await library.facts.get_entity(entity_id))

@@ -111,7 +111,7 @@ FEATURE = Feature(
         "restore_file": "forgetting:restore_file",
         "set_belongings": "folder_service:set_folders",
         "shown_sources": "section:shown_sources",
-        "source_shape": "wire:WireFolder",
+        "source_shape": "wire:Folder",
         "still_read": "forgetting:still_read",
         "work_waits": "units:has_work",
     },

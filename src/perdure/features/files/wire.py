@@ -46,7 +46,7 @@ class FolderIn(FolderChangesIn):
     name: _Name
 
 
-class WireFolder(
+class Folder(
     StampedShape,
     of=files.Folder,
     fields="name description instructions metadata id embedding_config",
@@ -58,9 +58,9 @@ class WireFolder(
     embedding_config: Object
 
 
-def folder_shape(folder: files.Folder, embedder: Embedder | None) -> WireFolder:
+def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Folder:
     """The folder with all fields of the wire."""
-    return WireFolder.make(folder, embedding_config=filled_embedding_config(embedder))
+    return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
 
 
 def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | None) -> Object:
@@ -77,7 +77,7 @@ class FileSize(WireShape, of=files.File, file_id="id", file_name="name", file_si
     """A file by its size."""
 
 
-class WireFolderSize(
+class FolderSize(
     WireShape,
     of=sizes.FolderSize,
     fields="file_count",
@@ -90,7 +90,7 @@ class WireFolderSize(
     files: list[FileSize]
 
 
-class WireFolderSizes(
+class FolderSizes(
     WireShape,
     of=sizes.FolderSizes,
     total_sources="folder_count",
@@ -100,10 +100,10 @@ class WireFolderSizes(
 ):
     """How much there is in all folders, and in each."""
 
-    sources: list[WireFolderSize]
+    sources: list[FolderSize]
 
 
-class WireFile(
+class File(
     StampedShape,
     of=FileState,
     fields="file.created_at file.updated_at source_id file_name original_file_name file_type file_size"
@@ -132,7 +132,7 @@ class WireFile(
     chunks_embedded: int | None = computed(lambda state: state.file.chunk_count - state.waiting)
 
 
-class WireAgentFile(
+class AgentFile(
     WireShape,
     of=files.AgentFile,
     fields="id file_id file_name folder_id folder_name is_open",
@@ -150,14 +150,14 @@ class WireAgentFile(
 
 
 class AgentFiles(TypedDict):
-    files: list[WireAgentFile]
+    files: list[AgentFile]
     next_cursor: str | None
     has_more: bool
 
 
-def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> WireAgentFile:
+def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> AgentFile:
     """A file of an agent. Its id is computed, so nobody has to store it."""
-    return WireAgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
+    return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
 
 
 def file_block_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> dict[str, Any]:

@@ -64,7 +64,7 @@ FEATURE = Feature(
         "group_conversation": "routes:conversation_of",
         "group_stop_reason": "values:GroupStopReason",
         "import_group": "wire:import_group",
-        "managed_group": "wire:WireGroup",
+        "managed_group": "wire:Group",
         "memory_owner": "companions:find_owner",
         "message_edited": "passes:read_anew",
         "pass_begun": "worker:look_at",

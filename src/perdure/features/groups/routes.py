@@ -23,25 +23,25 @@ from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import failure_answer
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.http import Json, Library, Router, json_answer, library_of, pages
+from perdure.server.wire.http import Json, Library, Router, ThisAgent, json_answer, library_of, pages
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 from perdure.server.wire.sse import Streams
 
 router = Router(tags=["groups"])
 
-_Page = Annotated[Page, pages("group", limit=50, order="desc")]
+_Page = Annotated[Page, pages("group")]
 
 
 @router.get("/v1/groups/")
 async def list_groups(
     library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None, project_id: str | None = None
-) -> list[wire.WireGroup]:
+) -> list[wire.Group]:
     """List groups, newest first by default, without hidden ones."""
     if manager_type == "swarm":
         return []
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return [wire.WireGroup.make(group) for group in await library.groups.page(where, page)]
+    return [wire.Group.make(group) for group in await library.groups.page(where, page)]
 
 
 @router.get("/v1/groups/count")
@@ -53,33 +53,33 @@ async def count(library: Library) -> int:
 @router.get("/v1/agents/{agent_id}/groups")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None
-) -> list[wire.WireGroup]:
+) -> list[wire.Group]:
     """List the groups in which the agent takes part, or which it manages."""
     if manager_type == "swarm":
         return []
     groups = await library.groups.page_of_agent(agent_id, GroupFilter(kind=manager_type), page)
-    return [wire.WireGroup.make(group) for group in groups]
+    return [wire.Group.make(group) for group in groups]
 
 
 @router.post("/v1/groups/")
-async def create(body: wire.GroupIn, library: Library) -> wire.WireGroup:
+async def create(body: wire.GroupIn, library: Library) -> wire.Group:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return wire.WireGroup.make((await library.groups.add(body.new_group)).info)
+    return wire.Group.make((await library.groups.add(body.new_group)).info)
 
 
 @router.get("/v1/groups/{group_id}")
-async def retrieve(group_id: GroupIdIn, library: Library) -> wire.WireGroup:
+async def retrieve(group_id: GroupIdIn, library: Library) -> wire.Group:
     """Get a group."""
-    return wire.WireGroup.make((await library.groups.get(group_id)).info)
+    return wire.Group.make((await library.groups.get(group_id)).info)
 
 
 @router.patch("/v1/groups/{group_id}")
-async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.WireGroup:
+async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.Group:
     """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
     change."""
     group = await library.groups.get(group_id)
     body.check_kind(group.info)
-    return wire.WireGroup.make((await group.update(**body.changes)).info)
+    return wire.Group.make((await group.update(**body.changes)).info)
 
 
 @router.delete("/v1/groups/{group_id}")
@@ -141,7 +141,7 @@ async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingR
 async def list_messages(
     group_id: GroupIdIn,
     library: Library,
-    page: Annotated[Page, pages("message", limit=100, order="desc")],
+    page: Annotated[Page, pages("message", limit=100)],
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
@@ -186,20 +186,19 @@ async def reset_messages(group_id: GroupIdIn, library: Library) -> None:
 
 @router.get("/v1/agents/{agent_id}/companion/passes")
 async def list_passes(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")] = 20,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="Those before the pass of this number.")] = None,
 ) -> list[wire.PassShape]:
     """List the passes of an agent's companion, newest first: why each began, how it ended, and what it changed."""
-    passes = await library.agent_of(agent_id).companion.passes(limit=limit, before=before)
+    passes = await agent.companion.passes(limit=limit, before=before)
     return [wire.PassShape.make(one) for one in passes]
 
 
 @router.post("/v1/agents/{agent_id}/companion/wake")
-async def wake(agent_id: AgentIdIn, library: Library) -> wire.PassShape | None:
+async def wake(agent: ThisAgent) -> wire.PassShape | None:
     """Have an agent's companion read what is new, and answer with the pass that begins or goes on; null: nothing new
     was said. The list of passes shows how it ends."""
-    companion = library.agent_of(agent_id).companion
+    companion = agent.companion
     one = await companion.begin()
     return None if one is None else wire.PassShape.make(await companion.show(one))

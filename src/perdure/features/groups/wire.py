@@ -108,7 +108,7 @@ class GroupIn(GroupChangesIn):
         return NewGroup(kind=kind, **values)
 
 
-class WireGroup(
+class Group(
     WireShape,
     of=core.Group,
     fields="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
@@ -279,7 +279,7 @@ def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | Non
     group = state.of_features.get("group")
     if group is None:
         return {}
-    fields = dict.fromkeys(("managed_group", "multi_agent_group"), WireGroup.make(group))
+    fields = dict.fromkeys(("managed_group", "multi_agent_group"), Group.make(group))
     return fields | ({"enable_sleeptime": True} if group.kind in core.SLEEPTIME_KINDS else {})
 
 

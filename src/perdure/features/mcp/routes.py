@@ -11,29 +11,10 @@ from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
 from perdure.core.specs import ToolFilter
+from perdure.features.mcp import wire
 from perdure.features.mcp.service import AsyncMcp
 from perdure.features.mcp.units import McpChanges, ServerOptions
 from perdure.features.mcp.values import McpServer
-from perdure.features.mcp.wire import (
-    McpApproveIn,
-    McpConfig,
-    McpConfigIn,
-    McpListing,
-    McpServerChangesIn,
-    McpServerIn,
-    McpToolRunIn,
-    NamedServerChangesIn,
-    NamedServerIn,
-    Synced,
-    WireDefinition,
-    WireMcpServer,
-    WireMcpTool,
-    left_out_shape,
-    listing_shape,
-    named_server_shape,
-    offers_shape,
-    server_shape,
-)
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.addresses import Addresses
 from perdure.server.wire.answers import ToolRun
@@ -54,7 +35,7 @@ class McpGuard:
     def __init__(self, addresses: Addresses, library: Library) -> None:
         self._allows_private, self._library = addresses.allows_private, library
 
-    async def new_options(self, config: McpConfigIn | NamedServerIn) -> ServerOptions:
+    async def new_options(self, config: wire.McpConfigIn | wire.NamedServerIn) -> ServerOptions:
         """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""
         options = config.new_options()
         self._check_transport(options["transport"])
@@ -100,22 +81,21 @@ ToolName = Annotated[str, Path(description="What the server calls the tool, or w
 
 
 @router.post("/v1/mcp-servers/")
-async def create(body: McpServerIn, library: Library, guard: Guard) -> WireMcpServer:
+async def create(body: wire.McpServerIn, library: Library, guard: Guard) -> wire.McpServer:
     """Register a server. Its tools are read now if it can be reached, else at the first use."""
-    server = await library.mcp.add_and_read(body.server_name, **await guard.new_options(body.config))
-    return server_shape(server)
+    return wire.server_shape(await library.mcp.add_and_read(body.server_name, **await guard.new_options(body.config)))
 
 
 @router.get("/v1/mcp-servers/")
-async def list_servers(library: Library) -> list[WireMcpServer]:
+async def list_servers(library: Library) -> list[wire.McpServer]:
     """List all servers, in order of creation."""
-    return [server_shape(server) for server in await library.mcp.list()]
+    return [wire.server_shape(server) for server in await library.mcp.list()]
 
 
 @router.get("/v1/agents/{agent_id}/mcp-servers")
-async def list_of_agent(agent_id: AgentIdIn, library: Library) -> list[WireMcpServer]:
+async def list_of_agent(agent_id: AgentIdIn, library: Library) -> list[wire.McpServer]:
     """List the servers of which the agent has a tool, in order of creation."""
-    return [server_shape(server) for server in await library.mcp.list_of_agent(agent_id)]
+    return [wire.server_shape(server) for server in await library.mcp.list_of_agent(agent_id)]
 
 
 @router.post("/v1/agents/{agent_id}/mcp-servers/tools/search")
@@ -123,21 +103,19 @@ async def search_tools_of_agent(agent_id: AgentIdIn, body: ToolSearchIn, library
     """Search the agent's tools of servers by words, best first; without words the newest."""
     await library.agent(agent_id)
     where = ToolFilter(types=("external_mcp",), agent_id=agent_id)
-    hits = await library.tools.search_codes(body.query or "", where, limit=body.limit)
-    return hits_shape(hits)
+    return hits_shape(await library.tools.search_codes(body.query or "", where, limit=body.limit))
 
 
 @router.get("/v1/agents/{agent_id}/mcp-servers/{mcp_server_id}/tools")
 async def list_tools_of_agent(agent_id: AgentIdIn, mcp_server_id: McpServerIdIn, library: Library) -> list[WireTool]:
     """List the tools of a server that the agent has, by name."""
     own = {state.tool.id for state in await library.agent_of(agent_id).tools.states()}
-    tools = await library.mcp.list_tools(mcp_server_id)
-    return [tool_shape(tool) for tool in tools if tool.id in own]
+    return [tool_shape(tool) for tool in await library.mcp.list_tools(mcp_server_id) if tool.id in own]
 
 
 @router.post("/v1/agents/{agent_id}/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
 async def run_tool_of_agent(
-    agent_id: AgentIdIn, mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToolRunIn, library: Library
+    agent_id: AgentIdIn, mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: wire.McpToolRunIn, library: Library
 ) -> ToolRun:
     """Call one of the agent's tools of a server, and answer with its outcome, as without an agent."""
     tool = await library.mcp.get_tool(mcp_server_id, tool_id)
@@ -145,19 +123,19 @@ async def run_tool_of_agent(
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}")
-async def retrieve(mcp_server_id: McpServerIdIn, library: Library) -> WireMcpServer:
+async def retrieve(mcp_server_id: McpServerIdIn, library: Library) -> wire.McpServer:
     """Get a server."""
-    return server_shape(await library.mcp.server(mcp_server_id))
+    return wire.server_shape(await library.mcp.server(mcp_server_id))
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}")
 async def update(
-    mcp_server_id: McpServerIdIn, body: McpServerChangesIn, library: Library, guard: Guard
-) -> WireMcpServer:
+    mcp_server_id: McpServerIdIn, body: wire.McpServerChangesIn, library: Library, guard: Guard
+) -> wire.McpServer:
     """Change the fields that are set. An empty token, header or variable keeps the stored value."""
     server = await library.mcp.server(mcp_server_id)
     changes = await guard.changes(body.changes(server), server)
-    return server_shape(await library.mcp.change(mcp_server_id, changes))
+    return wire.server_shape(await library.mcp.change(mcp_server_id, changes))
 
 
 @router.delete("/v1/mcp-servers/{mcp_server_id}", status_code=204)
@@ -167,16 +145,15 @@ async def delete(mcp_server_id: McpServerIdIn, library: Library) -> None:
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}/refresh")
-async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str | None = None) -> Synced:
+async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str | None = None) -> wire.Synced:
     """Connect anew and read the tools. New and changed tools wait for approval."""
-    return Synced.make(await library.mcp.refresh(mcp_server_id))
+    return wire.Synced.make(await library.mcp.refresh(mcp_server_id))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools")
 async def list_tools(mcp_server_id: McpServerIdIn, library: Library) -> list[WireTool]:
     """List the server's tools that agents can be given, each by the server's own name where no other tool has it."""
-    tools = await library.mcp.list_tools(mcp_server_id)
-    return [tool_shape(tool) for tool in tools]
+    return [tool_shape(tool) for tool in await library.mcp.list_tools(mcp_server_id)]
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}")
@@ -186,88 +163,89 @@ async def retrieve_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, library
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
-async def run_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToolRunIn, library: Library) -> ToolRun:
+async def run_tool(
+    mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: wire.McpToolRunIn, library: Library
+) -> ToolRun:
     """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
-    outcome = await library.mcp.run_tool(mcp_server_id, tool_id, body.args)
-    return ToolRun.make(outcome)
+    return ToolRun.make(await library.mcp.run_tool(mcp_server_id, tool_id, body.args))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
-async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[WireDefinition]:
+async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[wire.Definition]:
     """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.mcp.server(mcp_server_id)
-    tools = [WireDefinition.make(tool) for tool in await library.mcp.tools(server.id)]
-    return [*tools, *map(left_out_shape, server.left_out)]
+    tools = [wire.Definition.make(tool) for tool in await library.mcp.tools(server.id)]
+    return [*tools, *map(wire.left_out_shape, server.left_out)]
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/approve")
-async def approve(mcp_server_id: McpServerIdIn, body: McpApproveIn, library: Library) -> Synced:
+async def approve(mcp_server_id: McpServerIdIn, body: wire.McpApproveIn, library: Library) -> wire.Synced:
     """Approve the present definitions of tools, for agents to see. Perdure's own."""
-    tools = await library.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
-    return Synced.make(tools)
+    return wire.Synced.make(await library.mcp.approve(mcp_server_id, body.tools, expected=body.expected))
 
 
 # --- by name
 
 
 @router.get(BY_NAME)
-async def list_named_servers(library: Library) -> dict[str, McpConfig]:
+async def list_named_servers(library: Library) -> dict[str, wire.McpConfig]:
     """List the configuration of each server, by name."""
-    return {server.name: named_server_shape(server) for server in await library.mcp.list()}
+    return {server.name: wire.named_server_shape(server) for server in await library.mcp.list()}
 
 
 @router.put(BY_NAME)
-async def add(body: NamedServerIn, library: Library, guard: Guard) -> list[McpConfig]:
+async def add(body: wire.NamedServerIn, library: Library, guard: Guard) -> list[wire.McpConfig]:
     """Register a server, and answer with all of them."""
     await library.mcp.add_and_read(body.server_name, **await guard.new_options(body))
     return await _all_servers(library)
 
 
 @router.post(f"{BY_NAME}/test")
-async def test(body: NamedServerIn, library: Library, guard: Guard) -> McpListing:
+async def test(body: wire.NamedServerIn, library: Library, guard: Guard) -> wire.McpListing:
     """List the tools that a server offers, without registering it."""
     listing = await library.mcp.look(**await guard.new_options(body))
-    return {"status": "success", "tools": listing_shape(listing.definitions)}
+    return {"status": "success", "tools": wire.listing_shape(listing.definitions)}
 
 
 @router.post(f"{BY_NAME}/connect")
-async def connect(body: NamedServerIn, library: Library, guard: Guard) -> StreamingResponse:
+async def connect(body: wire.NamedServerIn, library: Library, guard: Guard) -> StreamingResponse:
     """The same as a stream of events. A server that wants OAuth ends in an error: it needs a token here."""
     events = _connection_events(body.server_name, await guard.new_options(body), library.mcp)
     return StreamingResponse(events, media_type="text/event-stream")
 
 
 @router.patch(f"{BY_NAME}/{{mcp_server_name}}")
-async def update_named(server: NamedServer, body: NamedServerChangesIn, library: Library, guard: Guard) -> McpConfig:
+async def update_named(
+    server: NamedServer, body: wire.NamedServerChangesIn, library: Library, guard: Guard
+) -> wire.McpConfig:
     """Change the fields that are set. An empty value keeps the stored one."""
     changes = await guard.changes(body.changes(), server)
-    return named_server_shape(await library.mcp.change(server.id, changes))
+    return wire.named_server_shape(await library.mcp.change(server.id, changes))
 
 
 @router.delete(f"{BY_NAME}/{{mcp_server_name}}")
-async def delete_named(server: NamedServer, library: Library) -> list[McpConfig]:
+async def delete_named(server: NamedServer, library: Library) -> list[wire.McpConfig]:
     """Remove a server with its tools, and answer with the servers that are left."""
     await library.mcp.remove(server.id)
     return await _all_servers(library)
 
 
 @router.get(f"{BY_NAME}/{{mcp_server_name}}/tools")
-async def list_offers(server: NamedServer, library: Library) -> list[WireMcpTool]:
+async def list_offers(server: NamedServer, library: Library) -> list[wire.McpTool]:
     """List the tools that the server offers, by its own names. A server that was not read yet is read first."""
     if server.listed_at is None:
         await library.mcp.refresh(server.id)
-    return offers_shape(await library.mcp.tools(server.id))
+    return wire.offers_shape(await library.mcp.tools(server.id))
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/resync")
-async def resync(server: NamedServer, library: Library) -> Synced:
+async def resync(server: NamedServer, library: Library) -> wire.Synced:
     """Connect anew and read the tools. New, changed and missing tools wait for approval; nothing else changes."""
-    tools = await library.mcp.refresh(server.id)
-    return Synced.make(tools, deleted=[], updated=[])
+    return wire.Synced.make(await library.mcp.refresh(server.id), deleted=[], updated=[])
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/tools/{{mcp_tool_name}}/execute")
-async def execute(server: NamedServer, mcp_tool_name: ToolName, body: McpToolRunIn, library: Library) -> ToolRun:
+async def execute(server: NamedServer, mcp_tool_name: ToolName, body: wire.McpToolRunIn, library: Library) -> ToolRun:
     """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
     return ToolRun.make(await library.mcp.run(server.id, mcp_tool_name, body.args))
 
@@ -278,9 +256,9 @@ async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Librar
     return tool_shape(await library.mcp.approve_unless_changed(server.id, mcp_tool_name))
 
 
-async def _all_servers(library: AsyncPerdure) -> list[McpConfig]:
+async def _all_servers(library: AsyncPerdure) -> list[wire.McpConfig]:
     """Answer with all servers."""
-    return [named_server_shape(server) for server in await library.mcp.list()]
+    return [wire.named_server_shape(server) for server in await library.mcp.list()]
 
 
 async def _connection_events(name: str, options: ServerOptions, mcp: AsyncMcp) -> AsyncIterator[bytes]:
@@ -294,7 +272,7 @@ async def _connection_events(name: str, options: ServerOptions, mcp: AsyncMcp) -
         log.exception("connecting to an MCP server stopped at a defect")
         yield _event("error", message=UNKNOWN["detail"])
     else:
-        yield _event("success", tools=listing_shape(listing.definitions))
+        yield _event("success", tools=wire.listing_shape(listing.definitions))
 
 
 def _event(kind: str, **fields: object) -> bytes:

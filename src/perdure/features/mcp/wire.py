@@ -150,7 +150,7 @@ class _McpEndpoint(WireShape, optional="command args env server_url auth_header 
     custom_headers: dict[str, str]
 
 
-class WireMcpServer(_McpEndpoint):
+class McpServer(_McpEndpoint):
     """A registered MCP server, as the API returns it."""
 
     id: McpServerIdIn
@@ -163,9 +163,9 @@ class McpConfig(_McpEndpoint):
     type: McpKind
 
 
-def server_shape(server: core.McpServer) -> WireMcpServer:
+def server_shape(server: core.McpServer) -> McpServer:
     """The server with the fields of its type. Secret headers and variables have their names, and empty values."""
-    return WireMcpServer(id=server.id, server_name=server.name, mcp_server_type=server.transport, **_endpoint(server))
+    return McpServer(id=server.id, server_name=server.name, mcp_server_type=server.transport, **_endpoint(server))
 
 
 def named_server_shape(server: core.McpServer) -> McpConfig:
@@ -192,7 +192,7 @@ class _DefinitionShape(
     """What a server says of a tool, and the digest that an approval names."""
 
 
-class WireDefinition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="local_name"):
+class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="local_name"):
     """A tool of an MCP server as it is known here: what was approved, and what the server offers now."""
 
     tool_name: str | None
@@ -202,10 +202,10 @@ class WireDefinition(WireShape, of=core.McpTool, fields="name tool_id", tool_nam
     offered: Object | None = computed(lambda tool: tool.seen and _DefinitionShape.make(tool.seen))
 
 
-def left_out_shape(entry: core.InvalidEntry) -> WireDefinition:
+def left_out_shape(entry: core.InvalidEntry) -> Definition:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
     others = nulls("tool_name", "tool_id", "approved", "offered")
-    return WireDefinition(name=entry.name, status="left_out", problem=entry.reason, **others)
+    return Definition(name=entry.name, status="left_out", problem=entry.reason, **others)
 
 
 class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing removed unusable added"):
@@ -214,7 +214,7 @@ class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing
     left_out: list[Object] = computed(lambda tools: [fields(entry, "name", "reason") for entry in tools.left_out])
 
 
-class WireMcpTool(
+class McpTool(
     WireShape,
     of=core.Definition,
     fields="name",
@@ -229,20 +229,20 @@ class WireMcpTool(
 
 class McpListing(TypedDict):
     status: Literal["success"]
-    tools: list[WireMcpTool]
+    tools: list[McpTool]
 
 
-def listing_shape(definitions: Sequence[core.Definition]) -> list[WireMcpTool]:
+def listing_shape(definitions: Sequence[core.Definition]) -> list[McpTool]:
     """The tools that a server offers which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
 
-def offers_shape(tools: Sequence[core.McpTool]) -> list[WireMcpTool]:
+def offers_shape(tools: Sequence[core.McpTool]) -> list[McpTool]:
     """The tools that a registered server offers now, by its own names, approved or not."""
     return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
-def _listed_tool_shape(definition: core.Definition, problem: str) -> WireMcpTool:
+def _listed_tool_shape(definition: core.Definition, problem: str) -> McpTool:
     """A tool in the listing of a server."""
     health = {"status": "INVALID", "reasons": [problem]} if problem else None
-    return WireMcpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)
+    return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

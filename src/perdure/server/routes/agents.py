@@ -22,13 +22,13 @@ from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactIn, Context, WireCompaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
-from perdure.server.wire.http import Library, Limit, Order, Router, pages
+from perdure.server.wire.http import Library, Limit, Order, Router, ThisAgent, pages
 from perdure.server.wire.models import facts_of
 from perdure.server.wire.shapes import Object
 
 router = Router(tags=["agents"])
 
-AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
+AgentsPage = Annotated[Page, pages("agent")]
 """A page of the agents that have something."""
 
 FILE_BLOCKS: Point[[AsyncPerdure, Sequence[core.Agent]], Awaitable[Mapping[AgentId, list[Object]]]] = Point(
@@ -61,7 +61,7 @@ async def create(body: AgentIn, library: Library) -> WireAgent:
 @router.get("/v1/agents/")
 async def list_agents(
     library: Library,
-    page: Annotated[Page, pages("agent", limit=50, order="desc", order_by=_OrderBy)],
+    page: Annotated[Page, pages("agent", order_by=_OrderBy)],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     query_text: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     tags: Annotated[Tags | None, Query()] = None,
@@ -151,46 +151,42 @@ async def delete(agent_id: AgentIdIn, library: Library) -> Confirmation:
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
-async def core_memory(agent_id: AgentIdIn, library: Library) -> WireMemory:
+async def core_memory(agent: ThisAgent, library: Library) -> WireMemory:
     """Get the agent's blocks, in the older shape."""
-    agent, blocks = await library.agent_of(agent_id).memory()
-    files = (await _file_blocks(library, [agent]))[agent.id]
+    owner, blocks = await agent.memory()
+    files = (await _file_blocks(library, [owner]))[owner.id]
     shapes = [WireBlock.make(block) for block in blocks]
-    return WireMemory.make(None, agent_type=agent_type_of(agent), blocks=shapes, file_blocks=files)
+    return WireMemory.make(None, agent_type=agent_type_of(owner), blocks=shapes, file_blocks=files)
 
 
 @router.get("/v1/agents/{agent_id}/context")
 async def retrieve_context(
-    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None
+    agent: ThisAgent, library: Library, conversation_id: ConversationOrDefault | None = None
 ) -> Context:
     """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    preview = await library.agent_of(agent_id).preview(conversation)
-    return context_shape(preview, counter=library.app.ports.counter)
+    return context_shape(await agent.preview(conversation), counter=library.app.ports.counter)
 
 
 @router.post("/v1/agents/{agent_id}/summarize")
-async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> WireCompaction:
+async def summarize(agent: ThisAgent, body: CompactIn | None = None) -> WireCompaction:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
-    settings = (body or CompactIn()).settings
-    return WireCompaction.make(await library.agent_of(agent_id).compact_view(None, settings))
+    return WireCompaction.make(await agent.compact_view(None, (body or CompactIn()).settings))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")
-async def recompile(
-    agent_id: AgentIdIn, library: Library, dry_run: bool = False, update_timestamp: bool = False
-) -> str:
+async def recompile(agent: ThisAgent, dry_run: bool = False, update_timestamp: bool = False) -> str:
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.
     `dry_run` changes nothing. The text names the time of the last compilation, or with `update_timestamp` of this
     one."""
-    return await library.agent_of(agent_id).recompile(dry_run=dry_run, keep_time=not update_timestamp)
+    return await agent.recompile(dry_run=dry_run, keep_time=not update_timestamp)
 
 
 @router.get("/v1/agents/{agent_id}/secrets")
-async def list_secrets(agent_id: AgentIdIn, library: Library) -> list[WireSecret]:
+async def list_secrets(agent: ThisAgent) -> list[WireSecret]:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
-    return [WireSecret.make(secret) for secret in await library.agent_of(agent_id).secrets.list()]
+    return [WireSecret.make(secret) for secret in await agent.secrets.list()]
 
 
 # --- shared with other routes

@@ -17,14 +17,13 @@ router = Router(tags=["archives"])
 @router.post("/v1/archives/")
 async def create(body: ArchiveIn, library: Library) -> WireArchive:
     """Create an archive that no agent has yet."""
-    archive = (await library.archives.add(body.fields)).info
-    return archive_shape(archive, library.app.embedder)
+    return archive_shape((await library.archives.add(body.fields)).info, library.app.embedder)
 
 
 @router.get("/v1/archives/")
 async def list_archives(
     library: Library,
-    page: Annotated[Page, pages("archive", limit=50, order="desc")],
+    page: Annotated[Page, pages("archive")],
     agent_id: AgentIdIn | None = None,
     name: Annotated[str | None, Query(description="The whole name.")] = None,
 ) -> list[WireArchive]:
@@ -36,15 +35,13 @@ async def list_archives(
 @router.get("/v1/archives/{archive_id}")
 async def retrieve(archive_id: ArchiveIdIn, library: Library) -> WireArchive:
     """Get an archive."""
-    archive = (await library.archives.get(archive_id)).info
-    return archive_shape(archive, library.app.embedder)
+    return archive_shape((await library.archives.get(archive_id)).info, library.app.embedder)
 
 
 @router.patch("/v1/archives/{archive_id}")
 async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> WireArchive:
     """Change the fields that are set."""
-    archive = await library.archive_of(archive_id).edit(body.changes)
-    return archive_shape(archive, library.app.embedder)
+    return archive_shape(await library.archive_of(archive_id).edit(body.changes), library.app.embedder)
 
 
 @router.delete("/v1/archives/{archive_id}", status_code=204)

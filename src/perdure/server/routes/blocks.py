@@ -30,11 +30,10 @@ _Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]
 @router.get("/v1/agents/{agent_id}/core-memory/blocks")
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else the label is empty
 async def list_of_agent(
-    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100, order="desc")]
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100)]
 ) -> list[WireBlock]:
     """List the agent's blocks; `asc` is the order of creation."""
-    blocks = await library.blocks.page(BlockFilter(agent_id=agent_id), page)
-    return [WireBlock.make(block) for block in blocks]
+    return [WireBlock.make(block) for block in await library.blocks.page(BlockFilter(agent_id=agent_id), page)]
 
 
 # A label may hold a slash, so these two stand before the routes that take a label.
@@ -66,8 +65,7 @@ async def update_of_agent(
     value only."""
     if others := sorted(body.model_fields_set - {"value"}):
         require_scope(request, "builder", what=f"changing {', '.join(others)} of a block")
-    block = await library.agent_of(agent_id).blocks.edit(block_label, body.changes)
-    return WireBlock.make(block)
+    return WireBlock.make(await library.agent_of(agent_id).blocks.edit(block_label, body.changes))
 
 
 # --- all blocks
@@ -82,7 +80,7 @@ async def create(body: NewWireBlock, library: Library) -> WireBlock:
 @router.get("/v1/blocks/")
 async def list_blocks(
     library: Library,
-    page: Annotated[Page, pages("block", limit=50, order="asc")],
+    page: Annotated[Page, pages("block", order="asc")],
     label: Annotated[str | None, Query(description="The whole label.")] = None,
     name: Annotated[str | None, Query(description="The name of a template.")] = None,
     label_search: Annotated[str | None, Query(description="A part of the label, in any case.")] = None,
@@ -116,8 +114,7 @@ async def list_blocks(
         holding=wire_members(WIRE_FIELDS, template_name=name, project_id=project_id),
         hidden=None if show_hidden_blocks else False,
     )
-    blocks = await library.blocks.page(where, page)
-    return [WireBlock.make(block) for block in blocks]
+    return [WireBlock.make(block) for block in await library.blocks.page(where, page)]
 
 
 @router.get("/v1/blocks/count")

@@ -27,16 +27,8 @@ from perdure.server.routes.messages import (
     history_answer,
 )
 from perdure.server.routes.runs import resume_stream
+from perdure.server.wire import conversations as wire
 from perdure.server.wire.answers import Message, WireReply
-from perdure.server.wire.conversations import (
-    CompactIn,
-    ConversationChangesIn,
-    ConversationIn,
-    EphemeralConversationIn,
-    RecompileIn,
-    WireCompaction,
-    WireConversation,
-)
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, library_of
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
@@ -65,13 +57,13 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 
 
 @router.post("/v1/conversations/")
-async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> WireConversation:
+async def create(body: wire.ConversationIn, library: Library, agent_id: AgentIdIn) -> wire.WireConversation:
     """Create a conversation of an agent. Its runs see and edit copies of the blocks with `isolated_block_labels`, in
     place of the agent's; 404 for a label that the agent has not."""
     conversation = await library.agent_of(agent_id).create_conversation(
         body.values(), hidden=bool(body.hidden), isolated_labels=body.isolated_block_labels or ()
     )
-    return WireConversation.make(conversation)
+    return wire.WireConversation.make(conversation)
 
 
 @router.get("/v1/conversations/")
@@ -84,41 +76,44 @@ async def list_conversations(
     order_by: Literal["created_at", "last_message_at", "last_run_completion"] = "created_at",
     archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: Annotated[str | None, Query(description="A part of the summary, in any case.")] = None,
-) -> list[WireConversation]:
+) -> list[wire.WireConversation]:
     """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
     page = Page(limit or 50, order == "asc", after)
     conversations = await library.conversations.page_of_states(where, page, _ORDERS[order_by])
-    return [WireConversation.make(conversation) for conversation in conversations]
+    return [wire.WireConversation.make(conversation) for conversation in conversations]
 
 
 @router.post("/v1/conversations/ephemeral")
-async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> WireConversation:
+async def create_ephemeral(body: wire.EphemeralConversationIn, library: Library) -> wire.WireConversation:
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
-    conversation = await library.conversations.create_ephemeral(body.model, body.system, body.values())
-    return WireConversation.make(conversation)
+    return wire.WireConversation.make(
+        await library.conversations.create_ephemeral(body.model, body.system, body.values())
+    )
 
 
 @router.get("/v1/conversations/{conversation_id}")
 async def retrieve(
     conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
-) -> WireConversation:
+) -> wire.WireConversation:
     """Get a conversation with the ids of the messages in view."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
-    return WireConversation.make(await library.agent_of(owner_id).conversation_state(named))
+    return wire.WireConversation.make(await library.agent_of(owner_id).conversation_state(named))
 
 
 @router.patch("/v1/conversations/{conversation_id}")
 async def update(
-    conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentIdIn | None = None
-) -> WireConversation:
+    conversation_id: ConversationPath,
+    body: wire.ConversationChangesIn,
+    library: Library,
+    agent_id: AgentIdIn | None = None,
+) -> wire.WireConversation:
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
     owner_id, named = _owner_and_id(conversation_id, agent_id or body.agent_id)
-    state = await library.agent_of(owner_id).change_conversation(named, body.changes())
-    return WireConversation.make(state)
+    return wire.WireConversation.make(await library.agent_of(owner_id).change_conversation(named, body.changes()))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
@@ -163,12 +158,14 @@ async def cancel(
 
 
 @router.post("/v1/conversations/{conversation_id}/compact")
-async def compact(conversation_id: ConversationPath, library: Library, body: CompactIn | None = None) -> WireCompaction:
+async def compact(
+    conversation_id: ConversationPath, library: Library, body: wire.CompactIn | None = None
+) -> wire.WireCompaction:
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
-    body = body or CompactIn()
+    body = body or wire.CompactIn()
     owner_id, named = _owner_and_id(conversation_id, body.agent_id)
-    return WireCompaction.make(await library.agent_of(owner_id).compact_view(named, body.settings))
+    return wire.WireCompaction.make(await library.agent_of(owner_id).compact_view(named, body.settings))
 
 
 @router.post("/v1/conversations/{conversation_id}/fork")
@@ -178,18 +175,17 @@ async def fork(
     agent_id: AgentIdIn | None = None,
     message_id: MessageIdIn | None = None,
     hidden: bool = False,
-) -> WireConversation:
+) -> wire.WireConversation:
     """Create a conversation with a copy of what this one has in view, up to `message_id` if it is given. Calls without
     a result are left out. A hidden one is in no list."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
     upto = None if message_id is None else MessageId(message_id)
-    state = await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden)
-    return WireConversation.make(state)
+    return wire.WireConversation.make(await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden))
 
 
 @router.post("/v1/conversations/{conversation_id}/recompile")
 async def recompile(
-    conversation_id: ConversationPath, library: Library, body: RecompileIn | None = None, dry_run: bool = False
+    conversation_id: ConversationPath, library: Library, body: wire.RecompileIn | None = None, dry_run: bool = False
 ) -> str:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""

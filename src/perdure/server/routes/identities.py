@@ -33,7 +33,7 @@ async def upsert(body: IdentityIn, library: Library) -> WireIdentity:
 @router.get("/v1/identities/")
 async def list_identities(
     library: Library,
-    page: Annotated[Page, pages("identity", limit=50, order="desc")],
+    page: Annotated[Page, pages("identity")],
     name: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     identifier_key: str | None = None,
     identity_type: IdentityType | None = None,
@@ -65,8 +65,7 @@ async def update(identity_id: IdentityIdIn, body: IdentityChangesIn, library: Li
 @router.put("/v1/identities/{identity_id}/properties")
 async def put_properties(identity_id: IdentityIdIn, body: Properties, library: Library) -> WireIdentity:
     """Add properties, or replace those of the same keys."""
-    state = await library.identities.put_properties(identity_id, property_values(body))
-    return WireIdentity.make(state)
+    return WireIdentity.make(await library.identities.put_properties(identity_id, property_values(body)))
 
 
 @router.delete("/v1/identities/{identity_id}")
@@ -83,11 +82,10 @@ async def list_agents(identity_id: IdentityIdIn, library: Library, page: AgentsP
 
 @router.get("/v1/identities/{identity_id}/blocks")
 async def list_blocks(
-    identity_id: IdentityIdIn, library: Library, page: Annotated[Page, pages("block", limit=50, order="desc")]
+    identity_id: IdentityIdIn, library: Library, page: Annotated[Page, pages("block")]
 ) -> list[WireBlock]:
     """List the blocks of the identity, newest first by default."""
-    blocks = await library.identities.list_blocks(identity_id, page)
-    return [WireBlock.make(block) for block in blocks]
+    return [WireBlock.make(block) for block in await library.identities.list_blocks(identity_id, page)]
 
 
 @router.patch("/v1/agents/{agent_id}/identities/attach/{identity_id}")

@@ -104,9 +104,9 @@ def job_shape(job: jobs.Job) -> Job:
 
 router = Router(tags=["jobs"])
 
-_Page = Annotated[Page, pages("job", limit=50, order="desc")]
-_Batches = Annotated[Page, pages("job", limit=100, order="desc")]
-_Messages = Annotated[Page, pages("message", limit=100, order="desc")]
+_Page = Annotated[Page, pages("job")]
+_Batches = Annotated[Page, pages("job", limit=100)]
+_Messages = Annotated[Page, pages("message", limit=100)]
 _Key = Annotated[
     str | None, Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same batch.")
 ]

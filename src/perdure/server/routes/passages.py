@@ -12,7 +12,7 @@ from perdure.library.parts.checks import Page
 from perdure.server.wire.answers import Confirmation, Deleted
 from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, WirePassage
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
-from perdure.server.wire.http import Library, Router, pages
+from perdure.server.wire.http import Library, Router, ThisAgent, pages
 
 router = Router(tags=["passages"])
 
@@ -25,22 +25,21 @@ States = Annotated[Items[PassageState] | None, Query(description="Several: any o
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
-async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> list[WirePassage]:
+async def create(agent: ThisAgent, body: PassageIn) -> list[WirePassage]:
     """Store a text. The answer is a list, of one."""
-    return [WirePassage.make(await library.agent_of(agent_id).archive_passage(body.new))]
+    return [WirePassage.make(await agent.archive_passage(body.new))]
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
 async def list_passages(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: SearchedText = None,
     state: States = None,
 ) -> list[WirePassage]:
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(states=state or ())
-    passages = await library.agent_of(agent_id).list_passages(page, text=search, where=where)
+    passages = await agent.list_passages(page, text=search, where=where)
     return [WirePassage.make(passage) for passage in passages]
 
 
@@ -56,8 +55,7 @@ async def update(
     agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library
 ) -> list[WirePassage]:
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
-    passage = await library.passages_of(agent_id).update_passage(memory_id, **body.changes)
-    return [WirePassage.make(passage)]
+    return [WirePassage.make(await library.passages_of(agent_id).update_passage(memory_id, **body.changes))]
 
 
 @router.post("/v1/passages/{passage_id}/restore")
@@ -104,8 +102,7 @@ async def update_in_archive(
     archive_id: ArchiveIdIn, passage_id: PassageIdIn, body: PassageChangesIn, library: Library
 ) -> WirePassage:
     """Change the fields that are set; search finds the new text."""
-    passage = await library.passages_of(archive_id).update_passage(passage_id, **body.changes)
-    return WirePassage.make(passage)
+    return WirePassage.make(await library.passages_of(archive_id).update_passage(passage_id, **body.changes))
 
 
 @router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)

@@ -87,7 +87,7 @@ router = Router(tags=["providers"])
 @router.get("/v1/providers/")
 async def list_providers(
     library: Library,
-    page: Annotated[Page, pages("provider", limit=50, order="desc")],
+    page: Annotated[Page, pages("provider")],
     name: str | None = None,
     provider_type: str | None = None,
 ) -> list[WireProvider]:
@@ -133,8 +133,7 @@ async def delete(provider_id: ProviderIdIn, library: Library) -> Confirmation:
 @router.post("/v1/providers/{provider_id}/check")
 async def check_stored(provider_id: ProviderIdIn, library: Library) -> Confirmation:
     """Try the key of a provider."""
-    count = await library.providers.check_stored(provider_id)
-    return {"message": f"Valid api key ({count} models)"}
+    return {"message": f"Valid api key ({await library.providers.check_stored(provider_id)} models)"}
 
 
 @router.patch("/v1/providers/{provider_id}/refresh")

@@ -39,7 +39,7 @@ ACTIVE: tuple[RunStatus, ...] = ("queued", "running")
 @router.get("/v1/runs/")
 async def list_runs(
     library: Library,
-    page: Annotated[Page, pages("run", limit=100, order="desc")],
+    page: Annotated[Page, pages("run", limit=100)],
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     conversation_id: ConversationOrDefault | None = None,
@@ -117,7 +117,7 @@ async def list_run_messages(
 
 @router.get("/v1/runs/{run_id}/steps")
 async def list_run_steps(
-    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
+    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100)]
 ) -> list[wire.WireStep]:
     """List the model calls of the run."""
     run, steps, agent = await library.runs.steps_of_run(run_id, page)
@@ -193,7 +193,7 @@ def _filter_of(agents: Sequence[AgentId], conversation_id: str | None, statuses:
 @router.get("/v1/steps/")
 async def list_steps(
     library: Library,
-    page: Annotated[Page, pages("step", limit=50, order="desc")],
+    page: Annotated[Page, pages("step")],
     agent_id: AgentIdIn | None = None,
     model: Annotated[str | None, Query(description="The name of the model, without its provider.")] = None,
     start_date: Annotated[Date | None, Query(description="From this date or time on.")] = None,
@@ -216,22 +216,19 @@ async def list_steps(
         until=parse_time(end_date, end=True),
         holding=wire_members(WIRE_SETTING, project_id=project_id),
     )
-    found = await library.steps.page_of_steps(where, page)
-    return [_step_shape(library, one) for one in found]
+    return [_step_shape(library, one) for one in await library.steps.page_of_steps(where, page)]
 
 
 @router.get("/v1/steps/{step_id}")
 async def retrieve_step(library: Library, step_id: StepIdIn) -> wire.WireStep:
     """Get a model call: its model, tokens and end."""
-    found = await library.steps.step(step_id)
-    return _step_shape(library, found)
+    return _step_shape(library, await library.steps.step(step_id))
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
 async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> wire.WireStep:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
-    found = await library.steps.put_feedback(step_id, body.feedback, tags=body.tags)
-    return _step_shape(library, found)
+    return _step_shape(library, await library.steps.put_feedback(step_id, body.feedback, tags=body.tags))
 
 
 @router.get("/v1/steps/{step_id}/messages")

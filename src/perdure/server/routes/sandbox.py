@@ -142,8 +142,7 @@ async def create_hosted() -> WireSandboxConfig:
 @router.patch("/v1/sandbox-config/{sandbox_config_id}")
 async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> WireSandboxConfig:
     """Replace the settings of the configuration."""
-    config = await library.sandbox.put(body.config.settings(), sandbox_config_id)
-    return WireSandboxConfig.make(config)
+    return WireSandboxConfig.make(await library.sandbox.put(body.config.settings(), sandbox_config_id))
 
 
 @router.delete("/v1/sandbox-config/{sandbox_config_id}", status_code=204)
@@ -167,15 +166,13 @@ async def list_variables(
     sandbox_config_id: SandboxIdIn, library: Library, page: Annotated[Page, pages("variable", limit=1_000, order="asc")]
 ) -> list[WireVariable]:
     """List the variables, oldest first by default; every value is empty."""
-    variables = await library.sandbox.list_variables(sandbox_config_id, page)
-    return [WireVariable.make(variable) for variable in variables]
+    return [WireVariable.make(variable) for variable in await library.sandbox.list_variables(sandbox_config_id, page)]
 
 
 @router.patch("/v1/sandbox-config/environment-variable/{env_var_id}")
 async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> WireVariable:
     """Change the fields that are set; an empty value stays as it is."""
-    variable = await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
-    return WireVariable.make(variable)
+    return WireVariable.make(await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description))
 
 
 @router.delete("/v1/sandbox-config/environment-variable/{env_var_id}", status_code=204)

@@ -13,25 +13,11 @@ from perdure.core.ids import ToolId
 from perdure.core.specs import ToolFilter
 from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import agent_answer, agent_replies
+from perdure.server.wire import tools as wire
 from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.http import Library, Router, pages, while_connected
-from perdure.server.wire.tools import (
-    AgentToolRunIn,
-    ApprovalChange,
-    GenerateSchemaIn,
-    JsonSchema,
-    ToolChangesIn,
-    ToolIn,
-    ToolMessage,
-    ToolRunIn,
-    ToolSearchIn,
-    WireTool,
-    WireToolHit,
-    hits_shape,
-    tool_state_shape,
-)
 
 router = Router(tags=["tools"])
 
@@ -74,23 +60,21 @@ ListFilter = Annotated[ToolFilter, Depends(_list_filter)]
 
 
 @router.post("/v1/tools/")
-async def create(body: ToolIn, library: Library) -> WireTool:
+async def create(body: wire.ToolIn, library: Library) -> wire.WireTool:
     """Create a tool of a source. The same name and source again is the tool that is there."""
-    return tool_state_shape(await library.tools.add(body.new()))
+    return wire.tool_state_shape(await library.tools.add(body.new()))
 
 
 @router.put("/v1/tools/")
-async def upsert(body: ToolIn, library: Library) -> WireTool:
+async def upsert(body: wire.ToolIn, library: Library) -> wire.WireTool:
     """Create a tool of a source, or change the fields that are set of the tool of that name."""
-    return tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields))
+    return wire.tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields))
 
 
 @router.get("/v1/tools/")
-async def list_tools(
-    library: Library, where: ListFilter, page: Annotated[Page, pages("tool", limit=50, order="desc")]
-) -> list[WireTool]:
+async def list_tools(library: Library, where: ListFilter, page: Annotated[Page, pages("tool")]) -> list[wire.WireTool]:
     """List tools, newest first by default."""
-    return [tool_state_shape(state) for state in await library.tools.page(where, page)]
+    return [wire.tool_state_shape(state) for state in await library.tools.page(where, page)]
 
 
 @router.get("/v1/tools/count")
@@ -102,49 +86,46 @@ async def count(library: Library, where: ListFilter, exclude_letta_tools: bool |
 
 
 @router.post("/v1/tools/search")
-async def search(body: ToolSearchIn, library: Library) -> list[WireToolHit]:
+async def search(body: wire.ToolSearchIn, library: Library) -> list[wire.WireToolHit]:
     """Search for tools by the words of their names, tags and descriptions, best first; without words the newest."""
     where = ToolFilter(
         types=None if body.tool_types is None else tuple(body.tool_types),
         tags=None if not body.tags else tuple(body.tags),
     )
-    hits = await library.tools.search_codes(body.query or "", where, limit=body.limit)
-    return hits_shape(hits)
+    return wire.hits_shape(await library.tools.search_codes(body.query or "", where, limit=body.limit))
 
 
 @router.post("/v1/tools/add-base-tools")
-async def add_base_tools(library: Library) -> list[WireTool]:
+async def add_base_tools(library: Library) -> list[wire.WireTool]:
     """List the built-in tools. They are always there; older clients ask for them."""
     tools = await library.tools.page(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
-    return [tool_state_shape(state) for state in tools]
+    return [wire.tool_state_shape(state) for state in tools]
 
 
 @router.post("/v1/tools/generate-schema")
-async def generate_schema(body: GenerateSchemaIn, library: Library) -> JsonSchema:
+async def generate_schema(body: wire.GenerateSchemaIn, library: Library) -> wire.JsonSchema:
     """Read the schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
-    return JsonSchema.make(library.tools.read_source(body.code, source_type))
+    return wire.JsonSchema.make(library.tools.read_source(body.code, source_type))
 
 
 @router.post("/v1/tools/run")
-async def run(body: ToolRunIn, library: Library, request: Request) -> ToolMessage:
+async def run(body: wire.ToolRunIn, library: Library, request: Request) -> wire.ToolMessage:
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
     run = library.tools.test_new(body.new(), body.args)
-    outcome = await while_connected(request, run)
-    return ToolMessage.make(outcome, name=body.name)
+    return wire.ToolMessage.make(await while_connected(request, run), name=body.name)
 
 
 @router.get("/v1/tools/{tool_id}")
-async def retrieve(tool_id: ToolIdIn, library: Library) -> WireTool:
+async def retrieve(tool_id: ToolIdIn, library: Library) -> wire.WireTool:
     """Get a tool with its source."""
-    return tool_state_shape(await library.tools.state(tool_id))
+    return wire.tool_state_shape(await library.tools.state(tool_id))
 
 
 @router.patch("/v1/tools/{tool_id}")
-async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> WireTool:
+async def update(tool_id: ToolIdIn, body: wire.ToolChangesIn, library: Library) -> wire.WireTool:
     """Change the fields that are set. A new source also brings a new name, description and schema."""
-    state = await library.tools.edit(tool_id, lambda tool: body.changes(tool.metadata))
-    return tool_state_shape(state)
+    return wire.tool_state_shape(await library.tools.edit(tool_id, lambda tool: body.changes(tool.metadata)))
 
 
 @router.delete("/v1/tools/{tool_id}")
@@ -158,11 +139,10 @@ async def delete(tool_id: ToolIdIn, library: Library) -> None:
 
 @router.get("/v1/agents/{agent_id}/tools")
 async def list_of_agent(
-    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100, order="desc")]
-) -> list[WireTool]:
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100)]
+) -> list[wire.WireTool]:
     """List the agent's tools; `asc` is the order of creation. Clients before 1.0 can't ask for a second page."""
-    states = await library.tools.page(ToolFilter(agent_id=agent_id), page)
-    return [tool_state_shape(state) for state in states]
+    return [wire.tool_state_shape(state) for state in await library.tools.page(ToolFilter(agent_id=agent_id), page)]
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
@@ -177,7 +157,7 @@ async def change_approval(
     agent_id: AgentIdIn,
     tool_name: str,
     library: Library,
-    body: ApprovalChange | None = None,
+    body: wire.ApprovalChange | None = None,
     requires_approval: Annotated[bool | None, Query()] = None,
 ) -> WireAgent:
     """Set whether a person approves each call of a tool of the agent; in the body or, the older form, the query."""
@@ -197,7 +177,7 @@ async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Wi
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
 async def run_of_agent(
-    agent_id: AgentIdIn, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
+    agent_id: AgentIdIn, tool_name: str, body: wire.AgentToolRunIn, library: Library, request: Request
 ) -> ToolRun:
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
     run = library.agent_of(agent_id).tools.run(tool_name, body.args)

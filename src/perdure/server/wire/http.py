@@ -18,10 +18,11 @@ from starlette.routing import compile_path
 from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
 from perdure.core.tasks import end_tasks
+from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.scopes import ScopeTooSmall
-from perdure.server.wire.fields import IdFormat
+from perdure.server.wire.fields import AgentIdIn, IdFormat
 
 T = TypeVar("T")
 
@@ -109,8 +110,16 @@ def is_whole_server(request: Request) -> bool:
 Library = Annotated[AsyncPerdure, Depends(library_of)]
 
 
-def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> Any:
-    """The annotation `Annotated[Page, pages("block", limit=50, order="asc")]`: the page that a client asks for.
+async def agent_of(agent_id: AgentIdIn, library: Library) -> AsyncAgentById:
+    """The agent that the path names, which is not looked up."""
+    return library.agent_of(agent_id)
+
+
+ThisAgent = Annotated[AsyncAgentById, Depends(agent_of)]
+
+
+def pages(kind: str, *, limit: int = 50, order: Order = "desc", order_by: Any = OrderBy) -> Any:
+    """The annotation `Annotated[Page, pages("block", limit=100)]`: the page that a client asks for.
 
     A list is a bare JSON array. `after=<id of the last item>` is the next page, `before=<id of the first item>` the one
     before; both are relative to the order. `ascending` is the older name of `order`, which wins.
