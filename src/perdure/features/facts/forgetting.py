@@ -25,7 +25,7 @@ from perdure.features.facts.units.graphs import (
     said_of,
     settle,
 )
-from perdure.features.facts.units.lines import own_version
+from perdure.features.facts.units.lines import own_version, sources_of
 from perdure.features.facts.values.facts import FACT_STATES, Entity, Episode, Fact, FactFilter, Graph
 from perdure.storage.tx import TEXT_TABLES, Tx
 
@@ -147,10 +147,10 @@ TEXTS: TextKeeper = FactTexts()
 def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Source, ...]:
     """Return what these facts say from outside."""
     untrusted = [fact for fact in facts if fact.trust not in TRUSTED]
+    by_fact = sources_of(tx, graph.id, untrusted)
     found: dict[Source, None] = {}
     for fact in untrusted:
-        seqs = tx.of(Facts).sources(graph.id, [fact.first_seq])[fact.first_seq]
-        episodes = tx.of(Episodes).list_by_seqs(graph.id, seqs)
+        episodes = by_fact[fact.first_seq]
         writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
         sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
         found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])

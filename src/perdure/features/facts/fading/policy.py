@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from perdure.core.ids import FactId, PassageId
 from perdure.core.passages import Passage, PassageState
 from perdure.features.facts.values.facts import Fact
 from perdure.features.facts.values.settings import Forgetting
@@ -169,7 +170,7 @@ def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]
         kept.append(one)
 
 
-def _says_same(one: Judged, other: Judged, words: Mapping[str, Counter[str]]) -> bool:
+def _says_same(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Counter[str]]) -> bool:
     share = SAME_RELATION if one.relation is not None and one.relation == other.relation else NEARLY_ALL
     return says_same(words[one.memory.id], words[other.memory.id], share=share)
 
