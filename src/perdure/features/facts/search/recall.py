@@ -18,11 +18,9 @@ from perdure.search.recall import Candidates, rank_cost
 from perdure.storage.tx import Tx
 
 
-def add_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates, explain: bool
-) -> None:
+def add_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
     """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
-    hits = recall_facts(tx, agent, request, scope, explain=explain)
+    hits = _recall_facts(tx, agent, request, scope)
     if not hits:
         return
     collection.ran["facts"] = hits.ran
@@ -46,13 +44,12 @@ def add_profile(
     request: SearchRequest,
     scope: RecallScope,
     collection: Candidates,
-    budget_tokens: int,
     count: Callable[[str], int],
 ) -> None:
     """Add what is known of the user, the most important first, to fill the budget."""
     if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return
-    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
+    profile = load_profile(tx, graph, agent.id, budget_tokens=scope.budget_tokens, count=count, at=request.now)
     facts = [entry.fact for entry in profile.entries if entry.fact is not None]
     in_view = said_in_view(tx, graph, agent, facts, scope)
     facts = [fact for fact in facts if fact.first_seq not in in_view]
@@ -73,9 +70,7 @@ def add_profile(
         )
 
 
-def recall_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, *, explain: bool = False
-) -> Hits[FactHit]:
+def _recall_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> Hits[FactHit]:
     """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
     than in what is in view."""
     wanted = (scope.features or {}).get(NAME, FactScope())
@@ -88,7 +83,7 @@ def recall_facts(
     where = FactFilter(
         at=request.now, entities=tuple(entity.seq for entity in named), trust=wanted.trust, states=("active",)
     )
-    hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=explain)
+    hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=scope.explain)
     in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
     return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: wanted.limit], hits.ran)
 
