@@ -378,16 +378,17 @@ def rank_cost(place: int) -> float:
 
 
 def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
-    """Build the source of each piece."""
-    for piece in packed.pieces:
+    """Build the source of each part."""
+    for number, part in enumerate(packed.parts, 1):
+        candidate = part.candidate
         yield Source(
-            number=piece.number,
-            kind=piece.kind,
-            id=piece.id,
-            score=round(piece.score, SCORE_DIGITS),
-            tokens=piece.tokens,
-            first=piece.first,
-            last=piece.last,
-            chars=piece.chars,
-            **collection.facts[piece.kind, piece.id],
+            number=number,
+            kind=candidate.kind,
+            id=candidate.id,
+            score=round(candidate.score, SCORE_DIGITS),
+            tokens=part.tokens,
+            first=part.excerpt.first,
+            last=part.excerpt.last,
+            chars=len(candidate.text),
+            **collection.facts[candidate.kind, candidate.id],
         )
