@@ -165,7 +165,7 @@ def _do(
 
     def add() -> None:
         supports = [place for place in step.sources if place in episodes] or [next(iter(episodes))]
-        new = FactFields(**step.fields)
+        new = cast(FactFields, step.fields)
         links = [[episodes[place] for place in supports]]
         (fact,) = add_facts(tx, graph, [new], origin=origin, ids=units.ids, at=at, episodes=links)
         ids.append(fact.id)
