@@ -22,13 +22,7 @@ _SETTINGS = (
     " max_message_buffer_length, min_message_buffer_length, last_message_id, project_id, hidden, updated_at"
 )
 _GROUP = row_format.RowFormat(
-    Group,
-    f"id, org_id, number, kind, created_at, {_SETTINGS}",
-    {
-        row_format.TEXT: "description termination_token project_id last_message_id",
-        row_format.FLAG: "hidden",
-        row_format.TIME: "created_at updated_at",
-    },
+    Group, {row_format.TEXT: "last_message_id"}, columns=f"id, org_id, number, kind, created_at, {_SETTINGS}"
 )
 MANAGER = -1
 """The position of a manager among the agents of its group."""
@@ -220,12 +214,7 @@ _PARTS = row_format.Codec(
     lambda text: parts_from_json(row_format.restore(text)),
     null=(),
 )
-_MESSAGE = row_format.RowFormat(
-    GroupMessage,
-    "group_id, seq, turn_seq, place, kind, sender_id, sender_name, run_id, message_id, message_seq, parts, chosen_id,"
-    " ends_turn, seen_seq, created_at",
-    {row_format.TEXT: "sender_name", row_format.FLAG: "ends_turn", row_format.TIME: "created_at", _PARTS: "parts"},
-)
+_MESSAGE = row_format.RowFormat(GroupMessage, {_PARTS: "parts"})
 _INSERT = row_format.insert_into("group_messages", _MESSAGE.columns)
 _SELECT = f"SELECT {_MESSAGE.columns} FROM group_messages"
 _SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id = :org_id)"

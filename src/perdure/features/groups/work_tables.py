@@ -45,16 +45,7 @@ def _load_plan(text: str) -> GroupPlan:
 
 
 _TURN = row_format.RowFormat(
-    GroupTurn,
-    "group_id, seq, status, stop_reason, failure, plan, hops, max_steps, usage, step_count, cost_usd,"
-    " cancel_requested, lease_owner, lease_number, lease_until, created_at, started_at, ended_at",
-    {
-        FAILURE: "failure",
-        row_format.Codec(_store_plan, _load_plan): "plan",
-        USAGE: "usage",
-        row_format.FLAG: "cancel_requested",
-        row_format.TIME: "lease_until created_at started_at ended_at",
-    },
+    GroupTurn, {FAILURE: "failure", row_format.Codec(_store_plan, _load_plan): "plan", USAGE: "usage"}
 )
 _OWN = f"group_id = :group_id AND seq = :seq AND {OWN_GROUP}"
 _OWN_OF_R = "EXISTS (SELECT 1 FROM groups g WHERE g.id = r.group_id AND g.org_id = :org_id)"
@@ -173,12 +164,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         return ended if is_changed else self.get(turn.group_id, turn.seq)
 
 
-_PASS = row_format.RowFormat(
-    Pass,
-    "agent_id, number, group_id, companion_id, cause, from_seq, upto_seq, last_message_id, upto_run_seq, is_full,"
-    " failures, run_id, outcome, created_at, ended_at",
-    {row_format.FLAG: "is_full", row_format.TIME: "created_at ended_at"},
-)
+_PASS = row_format.RowFormat(Pass)
 _SELECT_PASS = f"SELECT {_PASS.columns_of('p')} FROM companion_passes p"
 _OWN_PASS = "EXISTS (SELECT 1 FROM agents a WHERE a.id = p.agent_id AND a.org_id = :org_id)"
 RUNS_MAX = 10_000

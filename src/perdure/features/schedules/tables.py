@@ -68,22 +68,13 @@ def _load_messages(text: str) -> tuple[ScheduledMessage, ...]:
 
 _SCHEDULE = row_format.RowFormat(
     Schedule,
-    "id, agent_id, seq, name, timing, action, messages, conversation_seq, made_by, status, next_at, firings, max_steps,"
-    " callback, form, created_at, updated_at",
     {
-        row_format.TEXT: "name",
         row_format.Codec(_store_timing, _load_timing): "timing",
         row_format.Codec(_store_messages, _load_messages): "messages",
-        row_format.TIME: "next_at created_at updated_at",
         CALLBACK: "callback",
-        row_format.JSON: "form",
     },
 )
-_FIRING = row_format.RowFormat(
-    Firing,
-    "seq, due_at, fired_at, outcome, run_id, missed, reason",
-    {row_format.TIME: "due_at fired_at", row_format.TEXT: "reason"},
-)
+_FIRING = row_format.RowFormat(Firing)
 _SELECT = f"SELECT {_SCHEDULE.columns_of('s')} FROM schedules s"
 _OF_SCHEDULE = f"agent_id = :agent_id AND schedule_seq = :schedule_seq AND {OWN_AGENT}"
 

@@ -18,18 +18,7 @@ from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 
-AGENT = row_format.RowFormat(
-    Agent,
-    "id, org_id, number, name, agent_type, model, follows_default, system, description, timezone, tags, metadata,"
-    " settings, settings_revision, hidden, created_at, updated_at, created_by, updated_by, message_count",
-    {
-        row_format.TEXT: "name model system description timezone created_by updated_by",
-        row_format.JSON: "metadata settings",
-        row_format.JSON_TUPLE: "tags",
-        row_format.FLAG: "follows_default hidden",
-        row_format.TIME: "created_at updated_at",
-    },
-)
+AGENT = row_format.RowFormat(Agent)
 _DETAILS = "system, description, tags, metadata, settings"
 AGENT_SOURCE = "agents a JOIN agent_details d ON d.agent_id = a.id"
 _SELECT = f"SELECT {AGENT.columns} FROM {AGENT_SOURCE}"

@@ -14,16 +14,12 @@ from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, restore, storable, stored_key
+from perdure.storage.database.row_format import TEXT, RowFormat, insert_into, restore, storable, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 
-_ARCHIVE = RowFormat(
-    Archive,
-    "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at",
-    {TEXT: "name description", JSON: "metadata", TIME: "created_at updated_at"},
-)
+_ARCHIVE = RowFormat(Archive)
 
 _WHOLE = [root.name for root in feature_roots() if root.reference]
 # First those that each node has whole: most archives that belong to something are found there.

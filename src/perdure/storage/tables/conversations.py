@@ -48,17 +48,7 @@ _STUBS = row_format.Codec(
 )
 """Row number -> characters."""
 
-_CONVERSATION = row_format.RowFormat(
-    Conversation,
-    "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq",
-    {
-        row_format.TEXT: "summary",
-        row_format.JSON: "settings seen",
-        _STUBS: "stubs",
-        row_format.TIME: "archived_at created_at updated_at last_message_at",
-    },
-)
+_CONVERSATION = row_format.RowFormat(Conversation, {_STUBS: "stubs"})
 _C_COLUMNS = _CONVERSATION.columns_of("c")
 _OWN_C = OWN_AGENT_OF.format("c")
 _SHOWN = "kind IN ('message', 'compaction')"

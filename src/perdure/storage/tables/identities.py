@@ -11,15 +11,11 @@ from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
+from perdure.storage.database.row_format import RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
 
-_IDENTITY = RowFormat(
-    Identity,
-    "id, org_id, number, identifier_key, name, identity_type, project_id, properties, created_at, updated_at",
-    {TEXT: "identifier_key name project_id", JSON_TUPLE: "properties", TIME: "created_at updated_at"},
-)
+_IDENTITY = RowFormat(Identity)
 
 
 class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):

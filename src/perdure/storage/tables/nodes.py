@@ -9,16 +9,11 @@ from typing import Any
 
 from perdure.core.ids import AgentId
 from perdure.core.nodes import SummaryNode
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, iso, storable
+from perdure.storage.database.row_format import RowFormat, iso, storable
 from perdure.storage.tables.runs import USAGE
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
-_NODE = RowFormat(
-    SummaryNode,
-    "agent_id, conversation_seq, seq, level, from_message_seq, upto_message_seq, children, message_count, since,"
-    " until, text, tokens, made_by, method, model, rejected, usage, created_at, revised_at",
-    {TEXT: "text model rejected", JSON_TUPLE: "children", USAGE: "usage", TIME: "since until created_at revised_at"},
-)
+_NODE = RowFormat(SummaryNode, {USAGE: "usage"})
 
 
 def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:

@@ -39,14 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PASSAGE = row_format.RowFormat(
-    Passage,
-    "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin",
-    {
-        row_format.TEXT: "text",
-        row_format.JSON_TUPLE: "tags",
-        row_format.JSON: "metadata source state_origin",
-        row_format.TIME: "created_at occurred_at",
-    },
+    Passage, columns="id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin"
 )
 PASSAGE_CHECKSUMS = row_format.ChecksumColumns(
     "passages",

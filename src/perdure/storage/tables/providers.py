@@ -15,17 +15,7 @@ from perdure.storage.tables.table import PagedTable, keep_places, next_number
 
 TRAITS_MAX = 1_000
 
-_PROVIDER = row_format.RowFormat(
-    ModelProvider,
-    "id, org_id, number, name, provider_type, base_url, private, sealed, region, api_version, synced_at, created_at,"
-    " updated_at",
-    {
-        row_format.TEXT: "provider_type base_url region api_version",
-        row_format.FLAG: "private",
-        row_format.BYTES: "sealed",
-        row_format.TIME: "synced_at created_at updated_at",
-    },
-)
+_PROVIDER = row_format.RowFormat(ModelProvider)
 _CHANGES = "provider_type, base_url, private, sealed, region, api_version, synced_at, updated_at"
 
 

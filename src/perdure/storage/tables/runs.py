@@ -43,22 +43,19 @@ def _build_run(*, agent_id: AgentId, seq: int, hook_context: tuple[str, ...], **
     return Run(key=RunKey(agent_id, seq), context=hook_context, **columns)
 
 
-_RUN: row_format.RowFormat[Run] = row_format.RowFormat(
-    _build_run,
-    "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
+_RUN = row_format.RowFormat(
+    Run,
+    {FAILURE: "failure", USAGE: "usage", _CONTEXT: "hook_context", _OPTIONS: "options", CALLBACK: "callback"},
+    columns="id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
     " options, callback, batch_id",
-    {
-        FAILURE: "failure",
-        row_format.FLAG: "background cancel_requested input_waits hidden",
-        row_format.TIME: "lease_until created_at started_at ended_at",
-        USAGE: "usage",
-        _CONTEXT: "hook_context",
-        _OPTIONS: "options",
-        CALLBACK: "callback",
+    attributes={
+        "agent_id": attrgetter("key.agent_id"),
+        "seq": attrgetter("key.seq"),
+        "hook_context": attrgetter("context"),
     },
-    {"agent_id": attrgetter("key.agent_id"), "seq": attrgetter("key.seq"), "hook_context": attrgetter("context")},
+    build=_build_run,
 )
 
 _SELECT = f"SELECT {_RUN.columns_of('r')} FROM runs r"

@@ -12,20 +12,13 @@ from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
 _SECRET = row_format.RowFormat(
-    lambda value, **columns: Secret(sealed=value, **columns),
-    "owner_id, name, value, created_at, updated_at",
-    {row_format.BYTES: "value", row_format.TIME: "created_at updated_at"},
+    Secret,
+    {row_format.BYTES: "value"},
+    columns="owner_id, name, value, created_at, updated_at",
+    build=lambda value, **columns: Secret(sealed=value, **columns),
 )
-_CONFIG = row_format.RowFormat(
-    SandboxConfig,
-    "id, settings, created_at, updated_at",
-    {row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
-)
-_VARIABLE = row_format.RowFormat(
-    Variable,
-    "id, config_id, name, sealed, description, created_at, updated_at",
-    {row_format.TEXT: "name description", row_format.BYTES: "sealed", row_format.TIME: "created_at updated_at"},
-)
+_CONFIG = row_format.RowFormat(SandboxConfig)
+_VARIABLE = row_format.RowFormat(Variable)
 _OF_OWNER = "org_id = :org_id AND owner_id = :agent_id"
 
 

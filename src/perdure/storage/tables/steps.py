@@ -48,45 +48,19 @@ def _load_changes(text: str) -> tuple[runs.PrefixChange, ...]:
     return tuple(runs.PrefixChange(*fields) for fields in row_format.load(text))
 
 
-def _build_step(*, step_index: int, **columns: Any) -> runs.Step:
-    return runs.Step(index=step_index, **columns)
-
-
 # Few steps have tags: without any the column is empty.
 _TAGS = row_format.JSON_TUPLE._replace(null=())
 
 _STEP = row_format.RowFormat(
-    _build_step,
-    "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure, created_at,"
-    " ended_at, feedback, tags",
-    {
-        row_format.TEXT: "model",
-        row_format.Codec(_dump_recipe, _load_recipe): "recipe",
-        USAGE: "usage",
-        FAILURE: "failure",
-        row_format.TIME: "created_at ended_at",
-        _TAGS: "tags",
-    },
-    {"step_index": attrgetter("index")},
+    runs.Step,
+    {row_format.Codec(_dump_recipe, _load_recipe): "recipe", USAGE: "usage", FAILURE: "failure", _TAGS: "tags"},
+    columns="id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
+    " created_at, ended_at, feedback, tags",
+    attributes={"step_index": attrgetter("index")},
+    build=lambda step_index, **columns: runs.Step(index=step_index, **columns),
 )
-_PREFIX = row_format.RowFormat(
-    runs.Prefix,
-    "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, opening, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
-    {
-        row_format.TEXT: "system opening summary",
-        row_format.JSON: "seen parts",
-        row_format.JSON_TUPLE: "tools nodes pinned",
-        row_format.FLAG: "hides_notice",
-        row_format.Codec(_dump_changes, _load_changes): "changes",
-        row_format.TIME: "created_at",
-    },
-)
-_SYSTEM_MESSAGE = row_format.RowFormat(
-    SystemMessage,
-    "id, agent_id, conversation_seq, text, blocks, compiled_at, created_at",
-    {row_format.TEXT: "text", row_format.JSON: "blocks", row_format.TIME: "compiled_at created_at"},
-)
+_PREFIX = row_format.RowFormat(runs.Prefix, {row_format.Codec(_dump_changes, _load_changes): "changes"})
+_SYSTEM_MESSAGE = row_format.RowFormat(SystemMessage)
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
 _INSERT = row_format.insert_into("steps", _NEW_COLUMNS)

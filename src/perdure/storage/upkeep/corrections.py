@@ -17,24 +17,10 @@ CORRECTIONS_MAX = 100
 are still forgotten."""
 
 _FORGOTTEN = "kind = 'forget' AND undone_at IS NULL"
-_CORRECTION = row_format.RowFormat(
-    Correction,
-    "agent_id, number, kind, text, items, created_at, undone_at",
-    {row_format.TEXT: "text", row_format.TIME: "created_at undone_at"},
-)
-_ITEM = row_format.RowFormat(CorrectionItem, "kind, id, before, after", {row_format.TEXT: "id before"})
+_CORRECTION = row_format.RowFormat(Correction)
+_ITEM = row_format.RowFormat(CorrectionItem)
 _ERASURE = row_format.RowFormat(
-    Erasure,
-    "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at, owner",
-    {
-        row_format.TEXT: "text",
-        row_format.Codec(
-            row_format.dump, lambda text: tuple((table, owner) for table, owner in row_format.load(text))
-        ): "targets",
-        row_format.JSON_TUPLE: "after",
-        row_format.JSON: "counts",
-        row_format.TIME: "created_at updated_at ended_at",
-    },
+    Erasure, {row_format.Codec(row_format.dump, lambda text: tuple(map(tuple, row_format.load(text)))): "targets"}
 )
 _PROGRESS = "text, targets, target, after, changed, passes, counts, updated_at, ended_at, owner"
 
