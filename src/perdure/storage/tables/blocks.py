@@ -314,7 +314,6 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
     def _shown(
         self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
     ) -> Sequence[row_format.Row]:
-        """`shown_blocks` of this organisation."""
         return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
     def _check_labels(self, block: Block) -> None:

@@ -284,7 +284,6 @@ class Conversations(Table):
 
     # These check the organisation, because what is deleted keeps its links for a while.
     def _count_passages(self, archives: Sequence[str]) -> int:
-        """How many passages these archives have."""
         where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)

@@ -454,7 +454,6 @@ class Vectors(Table):
         return first(scopes, "vector scope", str(number))
 
     def _mark(self, owner_kind: OwnerKind, params: dict[str, Any]) -> None:
-        """Mark the owner, so that each insert of a text queues it."""
         if owner_kind == "agent":
             self._run("UPDATE agents SET embedded = 1 WHERE id = :owner", **params)
         else:
