@@ -482,7 +482,6 @@ def agent_shape(state: WholeAgent, facts: models.ModelFacts, embedder: Embedder 
 
 
 def _duration_ms(run: Run | None) -> int | None:
-    """How long an ended run took."""
     if run is None or run.ended_at is None:
         return None
     began: datetime = run.started_at or run.created_at

@@ -197,6 +197,5 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _disconnect(request: Request) -> None:
-    """Return when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         continue

@@ -292,5 +292,4 @@ def extras_of(settings: ModelSettings) -> dict[str, Any]:
 
 
 def _or(value: Any, default: Any) -> Any:
-    """The value, or the default if it is None."""
     return default if value is None else value
