@@ -446,7 +446,7 @@ class WireAgent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: WholeAgent, facts: models.ModelFacts, embedder: Embedder | None) -> WireAgent:
+def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embedder | None) -> WireAgent:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})
