@@ -78,11 +78,6 @@ class CompletionRequest(WireRequest):
     tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
 
     @property
-    def agent_id(self) -> AgentId:
-        """The agent that answers."""
-        return self.model
-
-    @property
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
         """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
         functions = [tool.function for tool in self.tools or ()]
@@ -302,13 +297,13 @@ async def complete_chat(
 ) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
-    agent = library.agent_of(body.agent_id)
+    agent = library.agent_of(body.model)
     said, answers = body.contents()
     if said:
-        answers = [*(answers or ()), *await _give_up_calls(library, body.agent_id, answers or ())] or None
+        answers = [*(answers or ()), *await _give_up_calls(library, body.model, answers or ())] or None
     accepted = await agent.send_request(
         RunRequest(
-            agent_id=body.agent_id,
+            agent_id=body.model,
             messages=tuple(said),
             answers=None if answers is None else tuple(answers),
             client_tools=body.client_shapes,
