@@ -127,7 +127,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
         self._calls: list[dict[str, Any]] = []
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        """The chunks of an event or a delta; often none."""
         delta = event if isinstance(event, Delta) else None
         match event.event if isinstance(event, StoredEvent) else None:
             case DeltaStreamed(delta=stored):
@@ -145,7 +144,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
             yield from self._text(delta.text)
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks, after all events."""
         if self._end is None:
             return
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
@@ -159,7 +157,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
             yield _head(self.run, "chat.completion.chunk") | {"choices": [], "usage": usage}
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its run."""
         yield failure
 
     def ping(self, now: datetime) -> dict[str, Any]:
@@ -167,7 +164,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
         return self._chunk({})
 
     def error(self, failure: Failure) -> dict[str, Any]:
-        """The chunk of a failure."""
         return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
 
     def _text(self, text: str) -> Iterator[Chunk]:
