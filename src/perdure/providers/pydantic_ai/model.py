@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -77,11 +76,6 @@ class Recorder:
         return httpx2.MockTransport(record)
 
 
-def key_of(provider: str, api_key: str | None) -> str | None:
-    """The given key, else the environment's."""
-    return api_key or next(filter(None, map(os.environ.get, dialect_of(provider).keys)), None)
-
-
 def _takes_client(parameter: inspect.Parameter) -> bool:
     """Whether a provider's SDK sends its requests by a client of `httpx2`. Some take one of `httpx`, or ignore it."""
     name = str(parameter.annotation).partition(" |")[0]
@@ -147,7 +141,7 @@ class DirectModel:
     Args:
         provider: the provider, such as `anthropic`.
         model: the provider's name of the model.
-        api_key: None: the key in the environment (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
+        api_key: None: none for another server, and for the provider itself what its SDK finds in the environment.
         base_url: another server that speaks the same API; None: the provider's.
         timeout_s: the longest silence, in seconds, before and within an answer.
         guard: of a `base_url` that a client chose.
@@ -242,9 +236,12 @@ class DirectModel:
         Raises: ModelError: the request can't be built.
         """
         recorder = Recorder()
-        key = key_of(self._provider, self._api_key) or NO_KEY
         unsent = DirectModel(
-            provider=self._provider, model=self._model, api_key=key, base_url=self._base_url, guard=recorder
+            provider=self._provider,
+            model=self._model,
+            api_key=self._api_key or NO_KEY,
+            base_url=self._base_url,
+            guard=recorder,
         )
         try:
             async for _ in unsent.respond(request):
@@ -287,9 +284,10 @@ class DirectModel:
         def make_provider(name: str) -> Provider[Any]:
             kind = infer_provider_class(name)
             parameters = inspect.signature(kind.__init__).parameters
-            options: dict[str, Any] = {"api_key": key_of(self._provider, self._api_key), "base_url": self._base_url}
+            options: dict[str, Any] = {"api_key": self._api_key, "base_url": self._base_url}
             if self._base_url and "api_key" in parameters:
-                options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
+                # Own servers often need no key, and the SDKs do: they would send that of the environment.
+                options["api_key"] = self._api_key or NO_KEY
             if "http_client" in parameters and _takes_client(parameters["http_client"]):
                 clients.append(_http_client(self._timeout_s, self._guard))
                 options["http_client"] = clients[-1]
@@ -314,8 +312,7 @@ class DirectModel:
     @property
     def _secrets(self) -> tuple[str, ...]:
         """The key, to be masked in texts."""
-        key = key_of(self._provider, self._api_key)
-        return (key,) if key else ()
+        return (self._api_key,) if self._api_key else ()
 
     def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
         """The request and the answer for the trace, without messages and secrets."""
