@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
 from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, phrases, supposes
-from perdure.providers.extractive.kin import KIN
 from perdure.providers.extractive.language import (
     CJK,
+    KIN,
     Sentence,
     is_question,
     load_patterns,

@@ -10,7 +10,7 @@ from perdure.core.sources import TRUSTED
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.text.words import STOP_WORDS, stems
 from perdure.features.facts.values.extraction import USER, Batch, Turn
-from perdure.providers.extractive.kin import KIN
+from perdure.providers.extractive.language import KIN
 
 FIRST_PERSON = frozenset(map(name_key, ("I", "me", "myself", USER, "the user", "speaker", "我", "本人", "用户")))
 _LATIN_KIN, _OTHER_KIN = ("|".join(word for word in KIN if word.isascii() == ascii) for ascii in (True, False))

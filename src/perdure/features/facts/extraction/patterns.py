@@ -26,8 +26,7 @@ from perdure.features.facts.values.extraction import (
     Turn,
 )
 from perdure.features.facts.values.facts import Entity
-from perdure.providers.extractive.kin import KIN
-from perdure.providers.extractive.language import asks, language_of, load_table
+from perdure.providers.extractive.language import KIN, asks, language_of, load_table
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
     NAME,

@@ -7,7 +7,7 @@ the turns don't have, or holds what must not be remembered is dropped and counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import get_args
@@ -65,9 +65,13 @@ def plan_extraction(batch: Batch, extraction: Extraction) -> Plan:
         if reason := draft.add(number, extracted):
             dropped[reason] += 1
     dropped["too many facts"] += max(0, len(extraction.facts) - FACTS_MAX)
-    return _used_entities(
-        draft.entities.items, draft.facts, {reason: count for reason, count in dropped.items() if count}
-    )
+    used = {
+        place
+        for place, one in enumerate(draft.entities.items)
+        if one.known or (one.is_new_name and not draft.facts)  # without any fact a new name is kept by itself
+    }
+    plan = Plan(entities=draft.entities.items, dropped={reason: count for reason, count in dropped.items() if count})
+    return with_facts(plan, draft.facts, used)
 
 
 class _Draft:
@@ -291,13 +295,12 @@ def _names(turn: Turn, names: Sequence[str]) -> bool:
     return any(name in text for name in names)
 
 
-def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], dropped: Mapping[str, int]) -> Plan:
-    """Return the plan without new entities that no fact names, but for one with a new name if there are no facts."""
-    used = {place for fact in facts for place in (fact.subject, fact.object)}
-    used |= {place for place, one in enumerate(entities) if one.known or (one.is_new_name and not facts)}
-    places = {place: index for index, place in enumerate(sorted(used))}
+def with_facts(plan: Plan, facts: Sequence[PlannedFact], used: Collection[int] = ()) -> Plan:
+    """Return the plan with these facts, and of its entities those that they name and those at the places `used`."""
+    named = {place for fact in facts for place in (fact.subject, fact.object)}
+    places = {place: index for index, place in enumerate(sorted(named.union(used)))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
-    return Plan(entities=[entities[place] for place in places], facts=moved, dropped=dropped)
+    return replace(plan, entities=[plan.entities[place] for place in places], facts=moved)
 
 
 def with_name_alone(batch: Batch, plan: Plan) -> Plan:

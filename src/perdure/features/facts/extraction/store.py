@@ -15,7 +15,7 @@ from perdure.core.passages import Passage
 from perdure.core.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
 from perdure.engine.reading import Reading
-from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
+from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_facts, with_name_alone
 from perdure.features.facts.extraction.times import better_times
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
@@ -90,14 +90,7 @@ def _within_policy(loaded: LoadedBatch, plan: Plan) -> Plan:
     kept = [planned for planned in plan.facts if loaded.policy != "block" or planned.trust not in OUTSIDE]
     if not (left_out := len(plan.facts) - len(kept)):
         return plan
-    used = sorted({place for planned in kept for place in (planned.subject, planned.object)})
-    places = {place: new for new, place in enumerate(used)}  # an entity is kept with a fact about it
-    return replace(
-        plan,
-        entities=[plan.entities[place] for place in used],
-        facts=[replace(one, subject=places[one.subject], object=places[one.object]) for one in kept],
-        dropped={**plan.dropped, "from outside": left_out},
-    )
+    return replace(with_facts(plan, kept), dropped={**plan.dropped, "from outside": left_out})
 
 
 def _writes_of(
