@@ -33,7 +33,7 @@ def _split(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _list_filter(
+async def _list_filter(
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     names: _Texts = None,
     tool_ids: _Texts = None,
