@@ -131,7 +131,8 @@ class WireStep(
     error_type="step.failure.kind",
     unlisted=nulls("origin", "provider_id", "model_endpoint", "tid", "request_id")
     | read(*(f"step.usage.{name}" for name in ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")))
-    | {"organization_id": ORG_ID, "messages": []},
+    | {"organization_id": ORG_ID, "messages": []}
+    | nulls("provider_category", "context_window_limit", "project_id"),
 ):
     """A model call. One that a dead process left (`abandoned`) is `failed` on the wire."""
 

@@ -101,9 +101,10 @@ class WireShape(dict[str, Any]):
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
         """Each field in its place: with its value if that is always the same, or with what reads it."""
         hints = cls._hints()
-        values = {**cls._unlisted}
+        values = {name: one for name, one in cls._unlisted.items() if not isinstance(one, _Computed)}
         for name, path in cls._paths.items():
             values[name] = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+        values |= {name: one for name, one in cls._unlisted.items() if name not in values}
         plan = {name: (None, one.of) if isinstance(one, _Computed) else (one, None) for name, one in values.items()}
         return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 
