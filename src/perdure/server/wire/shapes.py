@@ -65,7 +65,7 @@ class WireShape(dict[str, Any]):
     def __init_subclass__(
         cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
-        """`unlisted`: fields that the document leaves out, always the same or `computed`, as clients expect them.
+        """`unlisted`: fields that the document leaves out, always the same or, behind all others, `computed`.
         `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
         base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
