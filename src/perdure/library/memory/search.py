@@ -83,7 +83,10 @@ class AsyncSearch(AsyncAgentPart):
         _check_search(text, limit, offset)
         for role in roles:
             check_choice("a role", role, get_args(Role))
-        first, last = period(since, until, await self._zone(since, until))
+        zone = "UTC"
+        if isinstance(since, str) or isinstance(until, str):
+            zone = (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
+        first, last = period(since, until, zone)
         where = MessageFilter(roles=tuple(roles), since=first, until=last)
         return await self._app.search.messages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
 
@@ -219,12 +222,6 @@ class AsyncSearch(AsyncAgentPart):
         keys = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
         conversations = await self._ports.store.read(lambda tx: tx.conversations.list_by_keys(keys))
         return FoundMessages(hits, {one.key: one.id for one in conversations})
-
-    async def _zone(self, since: Moment, until: Moment) -> str:
-        """The agent's time zone, if one of the moments needs it."""
-        if not isinstance(since, str) and not isinstance(until, str):
-            return "UTC"
-        return (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
 
     def _search(self, mode: SearchMode) -> Search:
         """The search of this mode. Raises: InvalidInput: there are no vectors here."""
