@@ -90,7 +90,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     run_id = RunId(request.path_params["run_id"])
     run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
-    steps = await library.agent_of(agent_id).steps(conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    steps = await library.agent_of(agent_id).steps(run_id=run_id, limit=STEPS_MAX)
     usage = await library.runs.usage_of_run(run_id)
     wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
