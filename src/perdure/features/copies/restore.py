@@ -141,7 +141,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
                 if name not in OF_THE_FILE
             ]
             total = sum(side.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
-            contents.append(contents_of(side, shapes, tell=functools.partial(_tell_rows, tell, total)))
+            contents.append(contents_of(side, shapes, tell=lambda rows, total=total: tell("comparing", rows, total)))
     if contents[0].digest != contents[1].digest:
         raise StoreDamaged(f"the copy of {path} differs from it: the disk fails. The store is as it was")
     with closing(connect(copy)) as connection:
@@ -171,10 +171,6 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
             f"{sum(fault.count for fault in damage):,} rows of the backup are damaged ({damage[0].owner_id}:"
             f" {damage[0].text}): {ANOTHER_HELPS}"
         )
-
-
-def _tell_rows(tell: Progress, total: int, rows: int) -> None:
-    tell("comparing", rows, total)
 
 
 def _finish(copy: Path, swap: Callable[[Path, Progress], str], tell: Progress) -> str:
