@@ -122,7 +122,6 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _describe(result: RevertResult) -> str:
-    """What a revert did, in words."""
     counts = {"edit of blocks": result.blocks, "passage": result.passages, "fact": result.facts}
     many = {"edit of blocks": "edits of blocks"}
     done = ", ".join(plural(count, one, many.get(one, "")) for one, count in counts.items() if count)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -24,30 +26,10 @@ from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of
 
 TOOLS_MAX = 500
-RULE_KINDS = {
-    "run_first": "comes first in a run",
-    "exit_loop": "ends the run",
-    "continue_loop": "never ends the run",
-    "required_before_exit": "must be called before the run ends",
-    "max_count_per_step": "may be called only so often",
-    "constrain_child_tools": "is followed by one of these tools",
-    "parent_last_tool": "is what these tools must follow",
-    "conditional": "decides by its result what follows",
-    "requires_approval": "needs a person's approval",
-}
-"""Type of rule -> what it says of its tool, in the form that adds one."""
-RULE_WORDS = {
-    "run_first": "A run begins with {name}, or another tool with this rule.",
-    "exit_loop": "The run ends after {name}.",
-    "continue_loop": "The run goes on after {name}.",
-    "required_before_exit": "The run may not end before {name} was called.",
-    "max_count_per_step": "{name} may be called {times} for one request.",
-    "constrain_child_tools": "After {name} comes {others}.",
-    "parent_last_tool": "{others} may be called right after {name} only.",
-    "conditional": "What {name} returns decides whether {others} comes next.",
-    "requires_approval": "A person approves each call of {name}.",
-}
-"""The same in a sentence, of a rule that an agent has."""
+RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
+)
+"""Type of rule -> `kind`, what it says of its tool, in the form that adds one; and `words`, a sentence about one."""
 
 pages = Pages()
 
@@ -67,7 +49,7 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
         "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],
         "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),
         "rule_types": list(RULE_TYPES),
-        "rule_kinds": RULE_KINDS,
+        "rule_kinds": {name: rule["kind"] for name, rule in RULES.items()},
         "sleeping": list(await own.rules.missing()),
     }
 
@@ -119,7 +101,7 @@ def rule_words(rule: ToolRule) -> str:
     """What a rule says, in plain words."""
     others = " or ".join(getattr(rule, "children", ())) or "no tool"
     times = plural(getattr(rule, "max_count_limit", 0), "time")
-    return RULE_WORDS[rule.type].format(name=rule.tool_name, others=others, times=times)
+    return RULES[rule.type]["words"].format(name=rule.tool_name, others=others, times=times)
 
 
 @pages.post("/agents/{agent_id}/tools/source", shows=tools)
