@@ -67,7 +67,6 @@ class OfGraph:
         self._id: Any = None
 
     async def _graph(self) -> Any:
-        """The id of the graph."""
         if self._id is None:
             self._id = (await self._perdure.facts.open_graph(self._name)).id
         return self._id

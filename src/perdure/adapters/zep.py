@@ -252,7 +252,6 @@ def _episode(message: Message, session: Session, ignored: Sequence[str], home: t
 
 
 def _fact(hit: FactHit) -> Fact:
-    """Return a fact in Zep's shape."""
     fact = hit.fact
     return Fact(
         uuid_=fact.id,

@@ -335,7 +335,11 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
     registry = model_registry(shared.models, listings=shared.listings, own=shared.own)
     telemetry = listeners_of(settings, registry)
-    store, worker = _embedded_store(store, embedding, clock, telemetry)
+    worker: EmbeddingWorker | None = None
+    if embedding.embedder is not None:  # its worker wakes with each write of a text
+        embedder = reported_embedder(embedding.embedder, telemetry)
+        worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
+        store = WatchedStore(store, embedder.handle, worker.wake)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
     custom = CustomTools(lambda *ids: store.read(load_inputs, *ids, cipher=shared.cipher), shared.sandbox)
     builtins = _builtin_tools(shared, store)
@@ -403,20 +407,7 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
     )
 
 
-def _embedded_store(
-    store: Store, embedding: EmbedderChoice, clock: Clock, telemetry: Telemetry
-) -> tuple[Store, EmbeddingWorker | None]:
-    """The store that wakes the worker which computes vectors; and that worker, if there is an embedder."""
-    if embedding.embedder is None:
-        return store, None
-    embedder = reported_embedder(embedding.embedder, telemetry)
-    worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
-    return WatchedStore(store, embedding.embedder.handle, worker.wake), worker
-
-
 def _builtin_tools(shared: Shared, store: Store) -> Builtins:
-    """The built-in tools that run outside the store."""
-
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
         for found in await store.read(READ_FILE, agent_id, name, most_chars):
             return found

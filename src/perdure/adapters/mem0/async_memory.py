@@ -294,7 +294,6 @@ class AsyncMemory(OfGraph):
         return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
-        """Return a fact in mem0's shape."""
         return item(fact, await self._created_at(fact), score, home=self._home)
 
     async def _fields(self, fact: Fact) -> Mapping[str, Any]:

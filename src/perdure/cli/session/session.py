@@ -236,7 +236,6 @@ class ChatSession:
             self._waiting.discard(self.conversation)
 
     def _how_to_decide(self) -> str:
-        """The hint about waiting calls."""
         if self._source.interactive:
             return "/approvals asks again; /approve [CALL] lets them run, /deny [CALL] [REASON] refuses them"
         name = shell_word(self.agent.name)

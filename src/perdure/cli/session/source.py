@@ -83,7 +83,6 @@ class StdinLines:
             loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
     def _read_lines(self) -> Iterator[str]:
-        """The lines of the file descriptor."""
         pieces: list[bytes] = []  # of the unfinished line
         while chunk := self._read_chunk():
             first, *more = chunk.split(b"\n")

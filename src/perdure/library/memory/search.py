@@ -119,7 +119,10 @@ class AsyncSearch(AsyncAgentPart):
             raise InvalidInput("query is empty: say what is looked for")
         check_budget(budget_tokens)
         check_range("floor", floor, 0, 1, whole=False)
-        _check_archives(archives)
+        if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
+            raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
+        for archive_id in archives or ():
+            check_text("an archive's id", archive_id)
         if self._agent_id is None and not archives:
             raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
         check_zone(timezone)
@@ -245,14 +248,6 @@ def _check_search(text: Any, limit: Any, offset: Any) -> None:
     check_text("text", text)
 
 
-def _check_archives(archives: Any) -> None:
-    """Check a list of archive ids. Raises: InvalidInput."""
-    if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
-        raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
-    for archive_id in archives or ():
-        check_text("an archive's id", archive_id)
-
-
 def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
     """Both ends in UTC; a date alone as an end is the whole day. Raises: InvalidInput."""
     return _moment("since", since, zone), _moment("until", until, zone, end=True)
@@ -309,7 +304,6 @@ def _by_cosine(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
 
 
 def _sum_reports(reports: Iterable[SearchReport]) -> SearchReport:
-    """The sum of the reports of several searches for one query."""
     every = list(reports)
     if not every:
         return SearchReport()

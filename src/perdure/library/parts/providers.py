@@ -242,6 +242,5 @@ class AllProviders(AsyncPart):
 
 
 def _model_error(problem: str, status: int) -> ModelError:
-    """The error of a provider that did not list its models."""
     kind = "llm_authentication" if status in (401, 403) else "llm_bad_request"
     return ModelError(problem, kind=kind)
