@@ -235,7 +235,6 @@ async def delete(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes
 
 
 def _show_event(view: Output, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
-    """Show who speaks, and what."""
     match event:
         case core.SpeakerStarted(speaker=speaker) if speaker.task == "choose":
             view.show_status(f"{speaker.name} chooses who speaks…")
@@ -267,7 +266,6 @@ def _colours(group: AsyncGroup) -> dict[AgentId, str]:
 
 
 async def _names(perdure: AsyncPerdure) -> dict[AgentId, str]:
-    """The names of all agents."""
     return {agent.id: visible(agent.name) for agent in await load_all(perdure.agents)}
 
 
@@ -317,7 +315,6 @@ def _about(entry: core.GroupMessage) -> str:
 
 
 def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
-    """A group for programs."""
     info, manager = group.info, group.info.manager_agent_id
     limits = ("termination_token", "max_turns", "max_tokens", "max_cost_usd", "frequency")
     return {
@@ -329,7 +326,6 @@ def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
 
 
 def _reply_shape(group: AsyncGroup, reply: GroupReply) -> dict[str, Any]:
-    """What a group said to a message."""
     spoken = [
         {
             **fields(one.speaker, "agent_id", "name", "task"),

@@ -161,7 +161,6 @@ def pass_shape(one: PassInfo) -> dict[str, Any]:
 
 
 def _shape(info: CompanionInfo) -> dict[str, Any]:
-    """A companion as JSON."""
     return {
         "agent": {"id": info.agent_id, "name": info.agent_name},
         "companion": fields(info.companion, "id", "name", "model"),

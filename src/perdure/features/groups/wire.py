@@ -157,7 +157,6 @@ STOP_REASONS: Mapping[core.GroupStopReason, StopReason] = {
 
 
 def _stop_shape(turn: core.GroupTurn) -> dict[str, Any]:
-    """The wire message that says why a turn ended."""
     reason = turn.stop_reason or "error"
     return stop_reason(STOP_REASONS[reason]) | {"group_stop_reason": reason}
 

@@ -190,7 +190,6 @@ def _next_lines(schedule: Schedule) -> list[Text]:
 
 
 def _time(schedule: Schedule, moment: datetime) -> str:
-    """A time in the schedule's zone."""
     return f"{moment.astimezone(zone(schedule.timing.timezone)):%a %Y-%m-%d %H:%M %Z}"
 
 
