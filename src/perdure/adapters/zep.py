@@ -106,7 +106,7 @@ class AsyncSessions(OfGraph):
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "zep") -> None:
         super().__init__(perdure, graph=graph)
-        self._query_chars = perdure.app.search.limits.query_limit_chars
+        self._query_chars = perdure.app.ports.search.limits.query_limit_chars
 
     async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
         """Begin a session of a user; one that is there already is returned.

@@ -203,11 +203,6 @@ class App:
         """The default model; at first the one that is known without a network."""
         return self.models.choice
 
-    @property
-    def search(self) -> Search:
-        """The search of messages and passages."""
-        return self.ports.search
-
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
         """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
 

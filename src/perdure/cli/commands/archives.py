@@ -258,8 +258,8 @@ async def search(
         if not tags and not states:  # messages have none
             messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
         zone = owner.info.timezone
-        period = {"since": parse_time(since, timezone=zone), "until": parse_time(until, timezone=zone, end=True)}
-        searching = replace(searching, agent=owner, **period)
+        first, last = parse_time(since, timezone=zone), parse_time(until, timezone=zone, end=True)
+        searching = replace(searching, agent=owner, since=first, until=last)
         passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."
     show_hits(view, text, messages, passages, await search_more(searching), why=why)

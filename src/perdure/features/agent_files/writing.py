@@ -71,7 +71,7 @@ def write_agent_file(
     if agent["llm_config"].get("reasoning_effort") is None:
         settings.pop("reasoning", None)  # answers have a value where none is set
     messages, *others = ([one for one in line if one.kind == "message"] for line in conversations)
-    system = {"type": "message", "id": "message-0", "role": "system", "agent_id": "agent-0"}
+    system: dict[str, Any] = {"type": "message", "id": "message-0", "role": "system", "agent_id": "agent-0"}
     system |= {"content": [{"type": "text", "text": agent["system"]}], "created_at": agent["created_at"]}
     lines, in_context = ([system], ["message-0"]) if messages else ([], [])
     for message in messages:

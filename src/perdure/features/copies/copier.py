@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 from collections.abc import Callable
@@ -52,10 +53,12 @@ def copy_store(
         _check_source(source, target)
         total = sum(source.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
         done, copied = 0, {}
+
+        def tell(before: int, rows: int) -> None:
+            progress("copying", before + rows, total)
+
         for shape in shapes:
-            digest = copied[shape.name] = _copy_table(
-                source, target, shape, lambda rows, before=done: progress("copying", before + rows, total)
-            )
+            digest = copied[shape.name] = _copy_table(source, target, shape, functools.partial(tell, done))
             done += digest.rows
         for kind in TABLES:
             _index(target, kind, progress)

@@ -40,7 +40,6 @@ CHECKED_AT_ONCE = 500
 class StoreSummary:
     """What is in a store: `version` of its tables."""
 
-    place: str
     agents: int
     messages: int
     version: int
@@ -81,7 +80,7 @@ def look_at_backup(path: Path) -> StoreSummary:
             (version,) = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()
         except SQLITE_ERRORS as error:
             raise store_error(error, path) from error
-    return StoreSummary(str(path), agents, messages, version)
+    return StoreSummary(agents, messages, version)
 
 
 async def restore(path: Path, target: Address, *, at: datetime, progress: Progress) -> RestoreReport:

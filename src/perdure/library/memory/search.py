@@ -88,7 +88,9 @@ class AsyncSearch(AsyncAgentPart):
             zone = (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
         first, last = period(since, until, zone)
         where = MessageFilter(roles=tuple(roles), since=first, until=last)
-        return await self._app.search.messages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
+        return await self._ports.search.messages(
+            self.id, text, where=where, limit=limit, offset=offset, explain=explain
+        )
 
     async def recall(
         self,
@@ -137,7 +139,7 @@ class AsyncSearch(AsyncAgentPart):
             blocks=blocks,
             features=None if self._agent_id is None or archives is not None else {},
         )
-        return await self._app.search.recall(
+        return await self._ports.search.recall(
             scope,
             query,
             budget_tokens=budget_tokens,
@@ -176,7 +178,7 @@ class AsyncSearch(AsyncAgentPart):
         if since is not None or until is not None:
             first, last = period(since, until, zone)
             where = replace(where, since=first, until=last)
-        return await self._app.search.passages(
+        return await self._ports.search.passages(
             archives,
             text,
             where=where,
@@ -234,9 +236,9 @@ class AsyncSearch(AsyncAgentPart):
                 f"search_mode 'vector' needs an embedder, and there is none here: {app.embedding_reason}"
             )
         if mode != "fts":
-            return app.search
+            return self._ports.search
         if self._words_only is None:
-            reason, limits = "search_mode is 'fts'", app.search.limits
+            reason, limits = "search_mode is 'fts'", self._ports.search.limits
             self._words_only = Search(app.store, app.ports.clock, reason=reason, limits=limits)
         return self._words_only
 

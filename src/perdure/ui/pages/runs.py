@@ -23,7 +23,7 @@ from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import plot, step_shape
-from perdure.ui.pages.home import run_shape
+from perdure.ui.pages.home import agent_names, run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
@@ -77,11 +77,6 @@ def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Da
     measured = [costs[run.id] for run in found if run.usage.input_tokens or run.usage.output_tokens]
     known = [cost for cost in measured if cost is not None]
     return {"sum": sum(known) if known else None, "known": len(known), "unknown": len(measured) - len(known)}
-
-
-async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
-    """The names of these agents."""
-    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
 
 
 @pages.get("/runs/{run_id}", "run.html")
