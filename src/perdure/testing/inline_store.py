@@ -69,15 +69,7 @@ class InlineStore(Views):
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("read")
         async with self._write_lock if self._reader is self._connection else nullcontext():
-            self._check_open()
-            try:
-                self._reader.execute("BEGIN")
-                try:
-                    return unit(self._read_tx, *args, **kwargs)
-                finally:
-                    self._reader.execute("ROLLBACK")
-            except sqlite3.Error as error:
-                raise store_error(error, self._path) from error
+            return self._read(lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("write")
@@ -136,6 +128,18 @@ class InlineStore(Views):
         except sqlite3.Error as error:
             raise store_error(error, self._path) from error
         return outcomes
+
+    def _read(self, unit: Callable[[Tx], T]) -> T:
+        """Run a unit on the reading connection."""
+        self._check_open()
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                return unit(self._read_tx)
+            finally:
+                self._reader.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise store_error(error, self._path) from error
 
     def _check_open(self) -> None:
         if not self._open:
