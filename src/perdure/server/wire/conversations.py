@@ -23,7 +23,7 @@ from perdure.core.conversations import (
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
-from perdure.engine.compaction.compact_view import Compacted
+from perdure.engine.compaction.compact_view import CompactionCounts
 from perdure.engine.compaction.room import Preview
 from perdure.library.messages.conversations import WholeConversation
 from perdure.server.wire.base import WireRequest, fields, nulls
@@ -259,7 +259,7 @@ class CompactIn(WireRequest):
 
 class WireCompaction(
     WireShape,
-    of=Compacted,
+    of=CompactionCounts,
     fields="summary",
     num_messages_before="messages_before",
     num_messages_after="messages_after",
