@@ -67,7 +67,7 @@ async def create(body: wire.ToolIn, library: Library) -> wire.WireTool:
 @router.put("/v1/tools/")
 async def upsert(body: wire.ToolIn, library: Library) -> wire.WireTool:
     """Create a tool of a source, or change the fields that are set of the tool of that name."""
-    return wire.tool_state_shape(await library.tools.put(body.new(), fields=tuple(body.changes({}))))
+    return wire.tool_state_shape(await library.tools.put(body.new(), fields=body.set_fields))
 
 
 @router.get("/v1/tools/")

@@ -132,6 +132,11 @@ class ToolIn(ToolChangesIn):
         """The tool to create. Raises: InvalidInput."""
         return NewTool(**self.changes({}))
 
+    @property
+    def set_fields(self) -> tuple[str, ...]:
+        """The fields of the tool that the client sets."""
+        return tuple(self.changes({}))
+
 
 class ToolRunIn(ToolIn):
     """A source to run without storing it, and its arguments."""
