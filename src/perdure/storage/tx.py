@@ -27,7 +27,7 @@ from perdure.storage.tables.providers import Providers
 from perdure.storage.tables.queues import Queues
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
-from perdure.storage.tables.secrets import Sandbox, Secrets
+from perdure.storage.tables.secrets import SandboxConfigs, Secrets
 from perdure.storage.tables.sources import Sources
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.table import Table
@@ -37,7 +37,7 @@ from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
 from perdure.storage.upkeep.mentions import TEXT_TABLES as TEXT_TABLES  # which units of work look through
-from perdure.storage.upkeep.mentions import Mentions
+from perdure.storage.upkeep.mentions import TextMentions
 
 T = TypeVar("T", bound=Table)
 
@@ -72,12 +72,12 @@ class Tx:
         self.tools = Tools(db, org_id, limits)
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)
-        self.sandbox = Sandbox(db, org_id, limits)
+        self.sandbox = SandboxConfigs(db, org_id, limits)
         self.vectors = Vectors(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
         self.erasures = Erasures(db, org_id)
-        self.mentions = Mentions(db, org_id)
+        self.mentions = TextMentions(db, org_id)
         self.upkeep = Upkeep(db, org_id)
         self._of_features: dict[type[Table], Table] = {}
 

@@ -68,7 +68,7 @@ _INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
 
 
-class Call(NamedTuple):
+class CallTime(NamedTuple):
     """When a model was called, and by which run."""
 
     run_seq: int
@@ -177,7 +177,7 @@ class Steps(Table):
         found = self._value(sql, agent_id=agent_id)
         return found and row_format.from_iso(found)
 
-    def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
+    def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[CallTime]:
         """The last model calls of a conversation, newest first."""
         rows = self._rows(
             f"SELECT r.seq, s.created_at FROM runs r{self._db.by_index('runs_by_conversation')} CROSS JOIN steps s"
@@ -187,7 +187,7 @@ class Steps(Table):
             conversation=conversation_seq,
             limit=limit,
         )
-        return [Call(run_seq, row_format.TIME.load(created_at)) for run_seq, created_at in rows]
+        return [CallTime(run_seq, row_format.TIME.load(created_at)) for run_seq, created_at in rows]
 
     def end(
         self,

@@ -107,7 +107,7 @@ class Upkeep(Table):
             return CheckResult((), None, 0)
         rows = self._rows(ROWS[owner.kind], id=owner.id, first=from_seq, limit=limit)
         more = len(rows) == limit
-        part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
+        part = _OwnerCheck(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         next_seq = rows[-1][0] + 1 if more else None
         bare = part.texts()
         if part.faults:  # what is derived from a damaged text can't be told to be wrong
@@ -222,7 +222,7 @@ def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
     ]
 
 
-class _Part:
+class _OwnerCheck:
     """The check of an owner's texts between two numbers, both included."""
 
     def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:
