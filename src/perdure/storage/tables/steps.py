@@ -153,16 +153,9 @@ class Steps(Table):
         several. `after` and `before` are relative to that order; with `before` alone the page leads up to it."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
         places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
-        return self._page(
-            _STEP,
-            f"SELECT {_STEP.columns_of('s')} FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq",
-            _conditions(where),
-            columns,
-            ascending=not newest_first,
-            limit=limit,
-            after=places[0],
-            before=places[1],
-        )
+        source = "steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
+        select = f"SELECT {_STEP.columns_of('s')} FROM {source}"
+        return self._page(_STEP, select, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
 
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
