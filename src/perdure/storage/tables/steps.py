@@ -66,6 +66,7 @@ _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
 _INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
+_END = f"UPDATE steps SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
 
 class CallTime(NamedTuple):
@@ -167,8 +168,7 @@ class Steps(Table):
         """The start time of the agent's last model call."""
         newest = "ORDER BY run_seq DESC, step_index DESC LIMIT 1"
         sql = f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} {newest}"
-        found = self._value(sql, agent_id=agent_id)
-        return found and row_format.from_iso(found)
+        return next((row_format.from_iso(row[0]) for row in self._rows(sql, agent_id=agent_id)), None)
 
     def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[CallTime]:
         """The last model calls of a conversation, newest first."""
@@ -194,7 +194,7 @@ class Steps(Table):
     ) -> runs.Step:
         """End a step; return it as stored."""
         ended = replace(step, status=status, usage=usage, stop_reason=stop_reason, failure=failure, ended_at=at)
-        self._set("steps", _STEP.params(step, _KEY), **_STEP.params(ended, _END_COLUMNS))
+        self._run(_END, **_STEP.params(ended, f"{_KEY}, {_END_COLUMNS}"))
         return ended
 
     def get_factor(self, model: str) -> float:
