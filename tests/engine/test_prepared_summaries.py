@@ -76,7 +76,7 @@ async def test_a_full_window_takes_summaries_that_were_prepared_before() -> None
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
         compacted: list[ViewCompacted] = []
-        for number in range(80):
+        for number in range(50):
             prepared = {node.seq for node in (await nodes_of(perdure, agent))[0]}
             new = await compactions_of(agent, f"message {number} {FILLER}")
             assert {one.node_seq for one in new} <= prepared

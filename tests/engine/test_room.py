@@ -27,7 +27,7 @@ from tests.support.real_tokens import tokens_of_request
 MODEL = "test/scripted"
 WINDOW = 8_000
 FILLER = "word " * 300
-COMPACTIONS = 50 if os.environ.get("PERDURE_FAULTS") == "full" else 20
+COMPACTIONS = 50 if os.environ.get("PERDURE_FAULTS") == "full" else 12
 """Enough for several merges of summary nodes."""
 
 
@@ -435,7 +435,7 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
         model = Weighing(factor)
         async with await open_library(model) as perdure:
             agent = await create_small_agent(perdure, 20_000)
-            counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(120)))))
+            counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(80)))))
         assert all(tokens_of_request(request) <= 15_000 for request in model.requests)
 
     assert counts[0] > counts[1] > 0
