@@ -20,6 +20,7 @@ from perdure.core.features import find_features
 from perdure.core.ids import AgentId, is_id
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
+from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
@@ -67,7 +68,7 @@ class Notice:
 Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
-class Page:
+class DashboardPage:
     """A page: its template, the function that loads its data, and what features show on it."""
 
     def __init__(self, load: Load, template: str, sections: Sequence[Section] = ()) -> None:
@@ -129,12 +130,12 @@ class Pages:
         self.routes: list[BaseRoute] = []
         self.paths: list[str] = []
 
-    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], Page]:
+    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], DashboardPage]:
         """Register the function that loads a page, which shows what features have for a page of the name `sections`."""
 
-        def register(load: Load) -> Page:
+        def register(load: Load) -> DashboardPage:
             shown = sections_of(sections)
-            page = Page(load, template, shown)
+            page = DashboardPage(load, template, shown)
             for section in shown:
                 for action, act in section.actions.items():
                     self.post(action, shows=page)(act)
@@ -148,7 +149,7 @@ class Pages:
 
         return register
 
-    def post(self, path: str, *, shows: Page) -> Callable[[Act], Act]:
+    def post(self, path: str, *, shows: DashboardPage) -> Callable[[Act], Act]:
         """Register an action; after it the page `shows` is shown, with what the action did or why it did not."""
 
         def register(act: Act) -> Act:
@@ -266,6 +267,11 @@ def agent_id_of(request: Request) -> AgentId:
     if not is_id("agent", value):
         raise InvalidInput(f"{value!r} is not an agent's id: one looks like agent-123e4567-e89b-42d3-a456-426614174000")
     return AgentId(value)
+
+
+def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
+    """The agent of the path, which is not looked up. Raises: InvalidInput."""
+    return library.agent_of(agent_id_of(request))
 
 
 def after_of(items: Sequence[Any], limit: int) -> str | None:

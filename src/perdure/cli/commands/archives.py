@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from perdure.cli.commands.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
@@ -22,7 +22,7 @@ if for_work(__name__):
     from perdure.cli.views.hits import MoreHits, Searching, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
-        View,
+        Output,
         first_names,
         fold,
         local_time,
@@ -55,7 +55,7 @@ NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 @command("archive list", none=NO_ARCHIVE)
-async def list_archives(view: View, perdure: AsyncPerdure) -> None:
+async def list_archives(view: Output, perdure: AsyncPerdure) -> None:
     """List the archives, and which agents have them."""
     agents = await _agents_by_archive(perdure)
     infos = [archive.info for archive in await work.load_all(perdure.archives.list)]
@@ -75,7 +75,7 @@ async def list_archives(view: View, perdure: AsyncPerdure) -> None:
     "archive show", lacks=NO_STORE, refuses=[(lambda given: given["agent"] and given["archive"], BY_ITSELF, "ARCHIVE")]
 )
 async def list_passages(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     archive: Annotated[
         str | None, argument("Name or id of the archive; by default all of the agent.", "[ARCHIVE]")
@@ -96,7 +96,7 @@ async def list_passages(
 
 @command("archive restore", finds="passage")
 async def restore(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
@@ -107,7 +107,7 @@ async def restore(
 
 
 @command("archive attach", finds="archive", change=True)
-async def attach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
+async def attach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Let an agent search an archive."""
     target = await perdure.archives.get(archive)
     await agent.archives.attach(target.id)
@@ -116,7 +116,7 @@ async def attach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent:
 
 
 @command("archive detach", finds="archive", change=True)
-async def detach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
+async def detach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Take an archive from an agent."""
     target = await perdure.archives.get(archive)
     await agent.archives.detach(target.id)
@@ -125,7 +125,7 @@ async def detach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent:
 
 
 @command("archive delete", finds="archive")
-async def delete(view: View, perdure: AsyncPerdure, archive: ArchiveName, yes: Yes = False) -> None:
+async def delete(view: Output, perdure: AsyncPerdure, archive: ArchiveName, yes: Yes = False) -> None:
     """Delete an archive with its passages, for good."""
     target = await perdure.archives.get(archive)
     agents = (await _agents_by_archive(perdure))[target.id]
@@ -136,7 +136,6 @@ async def delete(view: View, perdure: AsyncPerdure, archive: ArchiveName, yes: Y
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
-    """The names of the agents of each archive."""
     names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
     for agent in await work.load_all(perdure.agents):
         for archive in await agent.archives.list():
@@ -145,12 +144,11 @@ async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, li
 
 
 def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
-    """An archive for programs."""
     shape = fields(info, "name", "id", "description", passages="passage_count", changed_at="updated_at")
     return shape | {"agents": list(agents)}
 
 
-def _show_passages(view: View, passages: Sequence[Passage]) -> None:
+def _show_passages(view: Output, passages: Sequence[Passage]) -> None:
     """Show passages with their ids, which the other commands take, and their states."""
     table = new_table("id", "text", "when", "state", styles={"id": "dim", "text": "bold"})
     for one in passages:
@@ -165,7 +163,7 @@ def _show_passages(view: View, passages: Sequence[Passage]) -> None:
     refuses=[(lambda given: len(given["names"]) != 2 - given["every"], EXPORTS, None)],
 )
 async def export_archives(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
     every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
@@ -190,7 +188,7 @@ async def export_archives(
 
 @command("archive import", json=False)
 async def import_archives(
-    view: View,
+    view: Output,
     file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
     into: Annotated[
         str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
@@ -226,7 +224,7 @@ async def import_archives(
     ],
 )
 async def search(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     text: Annotated[str, argument("What to search for.", "TEXT")],
     agent: MemoryOwner = None,
@@ -248,7 +246,7 @@ async def search(
     states = passage_states(state)
     where = passage_filter(tags=tags or (), states=states)
     messages: Hits[MessageHit] | None = None
-    searching = Searching(text)
+    searching = Searching(text, tags=tags or (), states=states, limit=limit, explain=why)
     if archive is not None:
         target = await perdure.archives.get(archive)
         passages = await perdure.search.search_passages(
@@ -260,16 +258,8 @@ async def search(
         if not tags and not states:  # messages have none
             messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
         zone = owner.info.timezone
-        searching = Searching(
-            text,
-            agent=owner,
-            tags=tags or (),
-            states=states,
-            since=parse_time(since, timezone=zone),
-            until=parse_time(until, timezone=zone, end=True),
-            limit=limit,
-            explain=why,
-        )
+        first, last = parse_time(since, timezone=zone), parse_time(until, timezone=zone, end=True)
+        searching = replace(searching, agent=owner, since=first, until=last)
         passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."
     show_hits(view, text, messages, passages, await search_more(searching), why=why)
@@ -287,7 +277,7 @@ def passage_states(state: str | None) -> Sequence[PassageState]:
 
 
 def show_hits(
-    view: View,
+    view: Output,
     query: str,
     messages: Hits[MessageHit] | None,
     passages: Hits[PassageHit],

@@ -38,7 +38,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 else than what runs."""
 
 
-class TextView(Terminal, view.View):
+class TextView(Terminal, view.Output):
     """Text on a terminal."""
 
     def __init__(self, out: TextIO, err: TextIO, *, interactive: bool, coloured: bool | None = None) -> None:
@@ -315,7 +315,6 @@ def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """All lines of the arguments."""
     if not arguments:
         yield "(no arguments)"
     for name, value in arguments.items():

@@ -14,7 +14,7 @@ from perdure.features.files import values as files
 from perdure.features.files.file_service import FileState
 from perdure.features.files.units import NAME_CHARS, FolderChanges
 from perdure.features.files.views import limits_of
-from perdure.library.agents.agents import AgentState
+from perdure.library.agents.agents import WholeAgent
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import JsonObject, keywords
@@ -58,12 +58,12 @@ class Folder(
     embedding_config: Object
 
 
-def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Object:
+def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Folder:
     """The folder with all fields of the wire."""
     return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
 
 
-def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | None) -> Object:
+def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | None) -> Object:
     """The fields of an agent that are about folders and files."""
     limits = limits_of(state.agent, window_tokens)
     return {
@@ -155,7 +155,7 @@ class AgentFiles(TypedDict):
     has_more: bool
 
 
-def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> Object:
+def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> AgentFile:
     """A file of an agent. Its id is computed, so nobody has to store it."""
     return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
 
