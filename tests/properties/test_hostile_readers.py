@@ -34,7 +34,7 @@ from perdure.core.text.words import fold, index_words, parse_query, stems
 from perdure.core.tools.arguments import parse_arguments, unwrap_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
-from perdure.domain.conversations.patterns import Search
+from perdure.domain.conversations.patterns import Pattern
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.compression.compress import compress, decode, find_parts
@@ -134,7 +134,7 @@ READERS: dict[str, Read] = {
     "conditions": lambda text: expand(ROWS, where=text),
     "words of an expansion": lambda text: expand("a\n" * 50, query=text),
     "path": lambda text: expand(ROWS, path=text),
-    "pattern": lambda text: Search(text[:900]).has("a" * 2_000),
+    "pattern": lambda text: Pattern(text[:900]).has("a" * 2_000),
     "sentences": lambda text: list(sentences_of(text)),
     "sharp names": sharp_names,
     "clip": lambda text: clip(text, 1_000, COUNTER),

@@ -100,7 +100,8 @@ def _in_order(
     """What a conversation shows of the blocks that were found: (block, position, label in whose place) of each."""
     own = {place[0] for place in places if place[2] is not None}
     hidden = {place[2] for place in places if place[2] is not None} | {found[one][1] for one in own if one in found}
-    position = {place[0]: place[1] for place in sorted(places, key=lambda place: place[2] is not None)}
+    position = {place[0]: place[1] for place in places if place[2] is None}
+    position |= {place[0]: place[1] for place in places if place[2] is not None}
     rows = [found[one] for one in position if one in found]
     shown = [row for row in rows if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
     return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
