@@ -69,8 +69,7 @@ class Prices:
         if not usage.input_tokens and not usage.output_tokens:
             return None
         cached, written = _cache(usage)
-        plain = usage.input_tokens - cached - written
-        before = self.input_price(plain=plain, cached=cached, written=written)
+        before = self.input_price(plain=usage.input_tokens - cached - written, cached=cached, written=written)
         return sum_known([before, _price(usage.output_tokens, self.output)])
 
 
