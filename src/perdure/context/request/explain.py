@@ -314,7 +314,6 @@ def _size(line: str) -> int:
 
 
 def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
-    """Return the length of the common beginning."""
     return next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
 
 
@@ -376,7 +375,6 @@ def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> I
 
 
 def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
-    """Yield the differences of two lists of lines."""
     opcodes = steps.opcodes(old, new)
     if opcodes is None:
         yield "… too many lines were moved or are repeated: they are compared one by one …"

@@ -439,7 +439,6 @@ class Facts(Table):
         return {text: there[passage_id] for text, passage_id in ids.items()}
 
     def _count(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
-        """Count facts on their entities."""
         self._db.run_many(
             "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
             [

@@ -185,5 +185,4 @@ def drop_summary(tx: Tx, graph: Graph, seq: int) -> None:
 
 
 def _passage_id(graph: Graph, seq: int) -> PassageId:
-    """Return the id of the passage of a community's summary."""
     return PassageId(derived_id("passage", graph.id, TAG, str(seq)))
