@@ -310,31 +310,20 @@ class Facts(Table):
         return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
     def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[row_format.Row]:
-        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
-        trust, scope, graph_version) of the versions that were written or changed after this version of the graph, in
-        order; times as they are stored, `scope` as row_format.JSON."""
+        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,
+        graph_version, relation, type, scope) of the versions that were written or changed after this version of the
+        graph, in order; times as they are stored, `scope` as row_format.JSON."""
         which, index = "", ""
         if after_version >= 0:
             which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
         rows = self._rows(
-            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation,"
-            f" type, state, trust, scope, graph_version FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}"
-            f"{which} ORDER BY seq",
+            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,"
+            f" graph_version, relation, type, scope FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}{which}"
+            " ORDER BY seq",
             graph_id=graph_id,
             **({"after_version": after_version} if which else {}),
         )
-        return [
-            (
-                *row[:9],
-                row_format.restore(row[9]),
-                row[10] and row_format.restore(row[10]),
-                row[11],
-                row[12],
-                row_format.restore(row[13]),
-                row[14],
-            )
-            for row in rows
-        ]
+        return [(*row[:-3], *(text and row_format.restore(text) for text in row[-3:])) for row in rows]
 
     def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
         """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
