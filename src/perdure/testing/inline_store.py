@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
@@ -67,10 +68,8 @@ class InlineStore(Views):
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("read")
-        if self._reader is self._connection:
-            async with self._write_lock:
-                return self._read(lambda tx: unit(tx, *args, **kwargs))
-        return self._read(lambda tx: unit(tx, *args, **kwargs))
+        async with self._write_lock if self._reader is self._connection else nullcontext():
+            return self._read(lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("write")

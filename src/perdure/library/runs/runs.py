@@ -135,12 +135,12 @@ class AsyncRuns(AsyncReplays):
         """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
         reset included; what it makes of one message is not split. Raises: NotFound."""
 
-        def read(tx: Tx) -> Sequence[Sequence[T]]:
+        def read(tx: Tx) -> Sequence[T]:
             run = tx.runs.get(run_id)
             shown = (show(run, message) for message in join_batches(list_run_messages(tx, run)))
-            return page.select(list(filter(None, shown)), kind="message", id_of=lambda parts: id_of(parts[0]))
+            return page.select_shown(shown, id_of=id_of)
 
-        return page.flatten(await self._ports.store.read(read))
+        return await self._ports.store.read(read)
 
     @writes
     def hide_run(self, tx: Tx, run_id: RunId) -> Run:
