@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.storage.database.sqlite_errors import store_error
-from perdure.storage.store import Views
+from perdure.storage.store import StoreBase
 from perdure.storage.stores.sqlite import Outcome, SqliteDatabase, backup, connect, run_unit, scrub, upgrade
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
@@ -30,7 +30,7 @@ async def no_faults(point: FaultPoint) -> None:
     """The fault function that injects none."""
 
 
-class InlineStore(Views):
+class InlineStore(StoreBase):
     """`Store` without threads.
 
     `fault` is awaited at every `FaultPoint`. Its error is raised to the caller: at `write` and `commit` nothing is
