@@ -394,23 +394,27 @@ def _check_writable(connection: sqlite3.Connection) -> None:
 
 
 def run_unit(
-    connection: sqlite3.Connection, path: Path, unit: Callable[..., Any], tx: Tx, *args: Any, **kwargs: Any
+    connection: sqlite3.Connection, path: Path, unit: Callable[[Tx], Any], tx: Tx, *, alone: bool = False
 ) -> Outcome:
-    """Run one unit of the open transaction. If it fails, only its own changes are rolled back.
+    """Run one unit of the open transaction. If it fails, only its own changes are rolled back; those of one that is
+    `alone` in it by the caller.
 
     Raises: sqlite3.Error: the whole transaction failed.
     """
-    connection.execute("SAVEPOINT unit")
+    if not alone:
+        connection.execute("SAVEPOINT unit")
     try:
-        result = unit(tx, *args, **kwargs)
+        result = unit(tx)
     except BaseException as error:
         # On a full disk or an I/O error SQLite rolls back the whole transaction: then all units failed.
         if not connection.in_transaction:
             raise
-        connection.execute("ROLLBACK TO unit")
-        connection.execute("RELEASE unit")
+        if not alone:
+            connection.execute("ROLLBACK TO unit")
+            connection.execute("RELEASE unit")
         if isinstance(error, OverflowError):
             return None, too_large(error)
         return None, store_error(error, path) if isinstance(error, SQLITE_ERRORS) else error
-    connection.execute("RELEASE unit")
+    if not alone:
+        connection.execute("RELEASE unit")
     return result, None

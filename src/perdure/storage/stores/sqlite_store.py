@@ -51,8 +51,8 @@ SCRUB_LOOK_S = 0.5
 """How often somebody who waits for the file to be written anew hears how far that is."""
 
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
-"""A unit of work and its arguments."""
+_Call = Callable[[Tx], Any]
+"""A unit of work with its arguments."""
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class SqliteStore(Views):
             raise self._broken
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
-        self._jobs.put(_Job((unit, args, kwargs), future))
+        self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), future))
         try:
             return await asyncio.wrap_future(future)
         finally:
@@ -250,13 +250,13 @@ class SqliteStore(Views):
                 raise self._broken
             self._database.begin()
             began = time.thread_time()
-            for unit, args, kwargs in calls:
-                outcomes.append(run_unit(self._writer, self._path, unit, self._tx, *args, **kwargs))
+            for call in calls:
+                outcomes.append(run_unit(self._writer, self._path, call, self._tx, alone=len(calls) == 1))
                 if len(calls) > len(outcomes) and time.thread_time() - began > GROUP_COMMIT_S:
                     break
             is_changed = any(error is None for _, error in outcomes)
             mark = self._marks.put(self._writer) if is_changed else 0
-            self._writer.execute("COMMIT")
+            self._writer.execute("COMMIT" if is_changed else "ROLLBACK")
             if mark:
                 self._marks.note(mark)
         except BaseException as error:
