@@ -251,9 +251,10 @@ class Runner:
             return queue.get_nowait()
         # Before a driver ends it publishes None about each run that it worked for.
         line = (run.key.agent_id, run.conversation_seq)
-        is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
+        if line in self._drivers and run.key.seq in self._wanted.get(line, ()):
+            return await queue.get()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if is_driven else self._ports.signals.look_s(self._ports.settings.poll_s)):
+            async with asyncio.timeout(self._ports.signals.look_s(self._ports.settings.poll_s)):
                 return await queue.get()
         return None
 
@@ -291,7 +292,7 @@ class Runner:
             self._publish(key, (None,))
         for key, interrupt in self._ports.interrupts.items():
             if heard in (None, key):
-                interrupt.news.set()
+                interrupt.hear()
         moves, self._moves = self._moves, asyncio.Event()
         moves.set()
 
