@@ -231,7 +231,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFile:
+class AgentDocument:
     """What is read of a file.
 
     Attributes:
@@ -254,7 +254,7 @@ class AgentFile:
         return [rule for rule in agent.rules if rule.get("tool_name") in names]
 
 
-def read_agent_file(content: bytes) -> AgentFile:
+def read_agent_file(content: bytes) -> AgentDocument:
     """Parse a file. Raises: AgentFileInvalid: what is wrong with it."""
     try:
         check_json(content, JsonLimits(size_bytes=len(content), containers=_CONTAINERS_MAX))
@@ -286,7 +286,7 @@ def read_agent_file(content: bytes) -> AgentFile:
         warnings.append(f"{unused} of `sources` are left out: no agent of the file has them")
     if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
         warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
-    return AgentFile(agents, lists["blocks"], lists["tools"], folders, groups, own_copies(document), warnings)
+    return AgentDocument(agents, lists["blocks"], lists["tools"], folders, groups, own_copies(document), warnings)
 
 
 def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:

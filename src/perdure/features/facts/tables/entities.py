@@ -13,21 +13,8 @@ from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import Table, first, locate, parts, register
 
-_ENTITY = row_format.RowFormat(
-    Entity,
-    "id, graph_id, seq, name, type, summary, aliases, attributes, fact_count, community_seq, created_at, updated_at",
-    {
-        row_format.TEXT: "name type summary",
-        row_format.JSON_TUPLE: "aliases",
-        row_format.JSON: "attributes",
-        row_format.TIME: "created_at updated_at",
-    },
-)
-_COMMUNITY = row_format.RowFormat(
-    Community,
-    "graph_id, seq, name, summary, size, summary_due, updated_at",
-    {row_format.TEXT: "name summary", row_format.FLAG: "summary_due", row_format.TIME: "updated_at"},
-)
+_ENTITY = row_format.RowFormat(Entity)
+_COMMUNITY = row_format.RowFormat(Community)
 
 
 class Entities(Table):

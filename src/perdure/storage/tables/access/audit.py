@@ -10,15 +10,16 @@ from perdure.core.access.values import AuditEntry, AuditFilter, Used
 from perdure.core.ids import OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TEXT, TIME, RowFormat, insert_into, iso, storable
+from perdure.storage.database.row_format import TIME, RowFormat, insert_into, iso, storable
 from perdure.storage.tables.access.organisations import next_numbers
 from perdure.storage.tables.table import Table
 
 _ENTRY = RowFormat(
-    lambda created_at, **values: AuditEntry(at=created_at, **values),
-    "seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
-    {TEXT: "action object_id trace_id", TIME: "created_at"},
-    {"created_at": lambda entry: entry.at},
+    AuditEntry,
+    {TIME: "created_at"},
+    columns="seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
+    attributes={"created_at": lambda entry: entry.at},
+    build=lambda created_at, **values: AuditEntry(at=created_at, **values),
 )
 
 

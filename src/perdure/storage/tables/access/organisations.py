@@ -11,13 +11,11 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, stored_key
+from perdure.storage.database.row_format import Codec, RowFormat, dump, insert_into, iso, load, stored_key
 from perdure.storage.tables.table import deleted_place, first, keep_places, place_in
 
-_ORGANISATION = RowFormat(
-    Organisation, "id, number, name, created_at, deleted_at", {TEXT: "name", TIME: "created_at deleted_at"}
-)
-_USER = RowFormat(User, "id, org_id, number, name, created_at", {TEXT: "name", TIME: "created_at"})
+_ORGANISATION = RowFormat(Organisation)
+_USER = RowFormat(User)
 
 
 def next_numbers(db: Database, count: int) -> int:
@@ -158,11 +156,7 @@ USE_S = 60
 """The time of the last use is written at most this often."""
 
 _LIMITS = Codec(lambda limits: dump(limits.some), lambda text: Limits(**load(text)))
-_KEY = RowFormat(
-    ApiKey,
-    "id, org_id, number, user_id, name, start, digest, scope, limits, created_at, expires_at, last_used_at, revoked_at",
-    {TEXT: "name start", _LIMITS: "limits", TIME: "created_at expires_at last_used_at revoked_at"},
-)
+_KEY = RowFormat(ApiKey, {_LIMITS: "limits"})
 
 
 class Keys:
