@@ -369,7 +369,7 @@ def _content(content: Any) -> tuple[str, str]:
     return thought, text
 
 
-def _fragments(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _fragments(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tool calls of a message or delta; the older API's single call is one of them."""
     calls = message.get("tool_calls")
     if isinstance(calls, dict):
