@@ -16,7 +16,7 @@ from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.pool import Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.ranking.weights import PASSAGES
 from perdure.storage.tx import Tx
@@ -193,7 +193,7 @@ def _pool(
     for matches in matched:
         if matches.frequency:
             frequency += np.asarray(matches.frequency, float)
-    scope = Scope(
+    scope = PoolScope(
         rows=max(len(texts), sum(archive.passage_count for archive in archives)),
         mean_chars=float(chars.mean()) if len(chars) else 150.0,
         dense_mean=mean,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.tables import Graphs
-from perdure.features.facts.units.graphs import NewFact, add_facts
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.units.graphs import FactFields, add_facts
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -47,7 +47,7 @@ async def opened_with_patterns() -> AsyncIterator[AsyncPerdure]:
 class Mover(Scribe):
     """Hears where somebody lives, and that it is instead of whatever is known, of any time."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         facts: list[ExtractedFact] = []
         entities = [ExtractedEntity(name="User", type="Person")]
         for turn in batch.turns:
@@ -230,7 +230,8 @@ async def test_what_was_said_before_is_ended_behind_any_number_of_newer_facts() 
             graph = tx.of(Graphs).find_by_agent(agent.id)
             assert graph is not None
             new = [
-                NewFact(text=f"{one} {n}", subject=user, relation=one, object=thing) for n, one in enumerate(relations)
+                FactFields(text=f"{one} {n}", subject=user, relation=one, object=thing)
+                for n, one in enumerate(relations)
             ]
             add_facts(tx, graph, new, origin={"type": "program"}, ids=perdure.app.ports.ids, at=datetime.now(UTC))
 
@@ -295,7 +296,7 @@ def begin_of(when: str, at: datetime) -> datetime:
 class Teacher(Mover):
     """Hears also when somebody moved; who only lives somewhere does from the day of the turn, as models answer."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         said = {turn.number: turn for turn in batch.turns}
         plain = [replace(turn, text=f"I live in {place_of(turn.text)}.") for turn in batch.turns]
         found = await super().extract(replace(batch, turns=plain))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
-from perdure.features.facts.values.facts import Community, Entity
+from perdure.features.facts.values.facts import Community, Entity, Fact
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import Table, first, locate, parts, register
@@ -62,6 +62,11 @@ class Entities(Table):
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
+
+    def of_facts(self, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Entity]:
+        """Number -> entity, of all that these facts are about."""
+        seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+        return {entity.seq: entity for entity in self.list_by_seqs(graph_id, seqs)}
 
     def list(
         self,
