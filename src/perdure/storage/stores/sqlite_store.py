@@ -63,11 +63,6 @@ class _Job:
     call: _Call | None
     future: asyncio.Future[Any]
 
-    def end(self, result: Any, error: BaseException | None) -> None:
-        """Tell its caller, from the writer's thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self.future.get_loop().call_soon_threadsafe(_resolve, self.future, result, error)
-
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     """End a wait, unless the caller has left."""
@@ -226,28 +221,28 @@ class SqliteStore(Views):
     def _write_jobs(self) -> None:
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
         while (job := self._jobs.get()) is not None:
-            if job.call is None:
-                self._scrub(job)
-                continue
             jobs = [job]
-            while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
+            while job.call is not None and len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
                 if (job := self._jobs.get()) is None or job.call is None:
                     self._jobs.put(job)  # the end, or a scrub, for the loop above
                     break
                 jobs.append(job)
             while jobs:
-                outcomes = self._write([job.call for job in jobs if job.call is not None])
+                calls = [job.call for job in jobs if job.call is not None]
+                outcomes = self._write(calls) if calls else [self._scrub()]
                 # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
                 while outcomes:
-                    jobs.pop(0).end(*outcomes.pop(0))
+                    future = jobs.pop(0).future
+                    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                        future.get_loop().call_soon_threadsafe(_resolve, future, *outcomes.pop(0))
+                    del future
 
-    def _scrub(self, job: _Job) -> None:
+    def _scrub(self) -> Outcome:
         try:
             scrub(self._writer, self._path)
         except StoreError as error:
-            job.end(None, error)
-        else:
-            job.end(None, None)
+            return None, error
+        return None, None
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""

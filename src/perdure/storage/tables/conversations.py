@@ -136,7 +136,7 @@ class Conversations(Table):
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
         """The agent as the requests of this conversation need it. Raises: NotFound."""
-        return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
+        return agent_in(self._agents.get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound.
@@ -247,6 +247,10 @@ class Conversations(Table):
         # Every agent has its first conversation, so it is the agent that is not there.
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
         return first(self.list_by_keys([(agent_id, seq)]), *missing)
+
+    @cached_property
+    def _agents(self) -> Agents:
+        return Agents(self._db, self._org_id)
 
     @cached_property
     def _agent_state(self) -> str:
