@@ -14,7 +14,7 @@ from perdure.core.errors import NotFound
 from perdure.core.features import Point
 from perdure.core.ids import GraphId
 from perdure.core.messages import MessageFilter, MessageScope
-from perdure.core.text.dates import Span, spans
+from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
@@ -197,7 +197,7 @@ def _with_neighbours(
     return seqs, history.indexes(seqs)
 
 
-def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
+def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, named: Sequence[TimeSpan]) -> NDArray[np.int64]:
     """Return the newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
     then = np.zeros(history.rows, np.bool_)
     for span in named:

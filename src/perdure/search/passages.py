@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.passages import SEARCHED_STATES, Archive, PassageFilter, PassageTexts
-from perdure.core.text.dates import Span, spans
+from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
@@ -161,7 +161,7 @@ def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: Pass
     return request.archives.seqs(tx, archive, where)
 
 
-def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
+def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[TimeSpan]) -> list[int]:
     """Load the numbers of the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
     for span in named:

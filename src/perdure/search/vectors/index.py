@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perdure.core.vectors import Scope, VectorRow
+from perdure.core.vectors import VectorRow, VectorScope
 from perdure.search.vectors.arithmetic import FloatArray, IntArray, decode, hash_numbers, scores
 from perdure.search.vectors.rows import NO_ROW, Sample, VectorRows, form_of
 from perdure.storage.tx import Tx
@@ -24,7 +24,7 @@ BLOCK = 1_024
 """Rows per query; 256 to 8,192 are equally fast."""
 
 
-def load_rows(tx: Tx, scope: Scope, dimensions: int) -> VectorRows:
+def load_rows(tx: Tx, scope: VectorScope, dimensions: int) -> VectorRows:
     """Load the vectors of a scope as this transaction sees them."""
     rows = VectorRows(generation=scope.generation, version=scope.version, dimensions=dimensions)
     below = Sample.below_of(scope.row_count)
@@ -134,7 +134,7 @@ class VectorIndexes:
             return sum(entry.nbytes for entry in self._entries.values())
 
     def search(
-        self, tx: Tx, scope: Scope, query: FloatArray, *, limit: int, only: IntArray | None = None
+        self, tx: Tx, scope: VectorScope, query: FloatArray, *, limit: int, only: IntArray | None = None
     ) -> NearestRows:
         """Return the rows of a scope nearest to `query`.
 
@@ -148,7 +148,7 @@ class VectorIndexes:
         snapshot = self._snapshot(tx, scope, len(query))
         return _Search(tx, scope, snapshot, query, limit, only).result()
 
-    def _snapshot(self, tx: Tx, scope: Scope, dimensions: int) -> _Snapshot:
+    def _snapshot(self, tx: Tx, scope: VectorScope, dimensions: int) -> _Snapshot:
         """Return what the transaction sees; searches that come together load it once."""
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
@@ -173,7 +173,7 @@ class VectorIndexes:
                 del self._entries[number]
 
 
-def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Snapshot:
+def _load_snapshot(tx: Tx, scope: VectorScope, dimensions: int, entry: _Entry) -> _Snapshot:
     """Load the rows that this transaction sees, and keep the newest committed rows in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:
@@ -226,7 +226,7 @@ class _Search:
     """One search over the rows that one transaction sees."""
 
     def __init__(
-        self, tx: Tx, scope: Scope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
+        self, tx: Tx, scope: VectorScope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
     ) -> None:
         self._tx, self._scope, self._snapshot, self._query, self._limit = tx, scope, snapshot, query, limit
         self._rows, self._only = snapshot.rows, only
