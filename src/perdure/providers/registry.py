@@ -260,8 +260,8 @@ class ModelRegistry:
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
         listed = listing.served.get(name, {})
-        if said := await choosing.look_closer(endpoint, name, listed):
-            self.learn(handle, **said)
+        if traits := await choosing.look_closer(endpoint, name, listed):
+            self.learn(handle, **traits)
 
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
@@ -379,8 +379,8 @@ class ModelRegistry:
             is_shared = name in self._configured or name in self._default_endpoints
             (self._shared_listings if is_shared else self._listings)[name] = listing
         if endpoint.local or endpoint.base_url != endpoint.entry.default_url:
-            for model, said in listing.served.items():
-                self.learn(f"{name}/{model}", **said)
+            for model, traits in listing.served.items():
+                self.learn(f"{name}/{model}", **traits)
 
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> choosing.Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on

@@ -56,18 +56,11 @@ class _Reported:
 
     def __init__(self, embedder: Embedder, telemetry: Telemetry) -> None:
         self._embedder, self._telemetry = embedder, telemetry
-
-    @property
-    def handle(self) -> str:
-        return self._embedder.handle
+        self.handle, self.local = embedder.handle, embedder.local
 
     @property
     def dimensions(self) -> int | None:
         return self._embedder.dimensions
-
-    @property
-    def local(self) -> bool:
-        return self._embedder.local
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         work = EmbeddingWork(model=self._embedder.handle, purpose=purpose, texts=len(texts))

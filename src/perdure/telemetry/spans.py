@@ -13,8 +13,10 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.errors import ExtraMissing
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
@@ -34,10 +36,6 @@ from perdure.core.telemetry.port import (
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
-import logging
-from importlib.metadata import version
-
-from perdure.core.errors import ExtraMissing
 
 SCOPE = "perdure"
 ORIGINS_MAX = 10_000
@@ -251,8 +249,6 @@ def _json(value: Any) -> str:
     """A value as JSON, cut where it is too long for an attribute."""
     return json.dumps(value, ensure_ascii=False, default=str)[:CONTENT_CHARS]
 
-
-log = logging.getLogger(__name__)
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 FLUSH_MS = 3_000

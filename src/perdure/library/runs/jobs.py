@@ -153,7 +153,6 @@ def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
 
 
 def _run_id_of(job_id: str) -> RunId:
-    """The id of the run that a job shows."""
     return RunId(PREFIXES["run"] + job_id.removeprefix(PREFIXES["job"]))
 
 

@@ -96,15 +96,15 @@ class OpenAIChat:
         clock = asyncio.get_running_loop().time
         started_at = clock()
         try:
-            sending = asyncio.ensure_future(self._send(body))
-            async for tick in _wait(sending, silence, started_at):
+            task = asyncio.ensure_future(self._send(body))
+            async for tick in _wait(task, silence, started_at):
                 yield tick
-            while not (response := sending.result()).is_success:
+            while not (response := task.result()).is_success:
                 refusal = await error_of_response(response, self._target, clock() + ERROR_S)
                 await response.aclose()
                 body, dialect = self._body_after(request, refusal, body, dialect)
-                sending = asyncio.ensure_future(self._send(body))
-                async for tick in _wait(sending, silence, started_at):
+                task = asyncio.ensure_future(self._send(body))
+                async for tick in _wait(task, silence, started_at):
                     yield tick
             self._dialect = dialect
             chunks = answer_pieces(response)

@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
+from perdure.app.telemetry import RegistryNames
 from perdure.core.features import find_features
 from perdure.library.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
@@ -103,7 +104,7 @@ def create_app(
     app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
     app.state.address_guard = AddressGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
-    perdure.app.telemetry.add(metrics.listener(perdure.app.names))
+    perdure.app.telemetry.add(metrics.listener(RegistryNames(perdure.app.models)))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)
     app.router.routes += [*build_routes(), *own, *pages]
     app.router.default = _EitherSlash(app)
@@ -127,7 +128,7 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
     """The gate of a server over this store."""
     store, clock = perdure.app.shared.store, perdure.app.ports.clock
     ring = KeyRing(config, store, clock)
-    sessions = Sessions(config.api_key, clock, ring, store, perdure.app.cipher)
+    sessions = Sessions(config.api_key, clock, ring, store, perdure.app.ports.cipher)
     return Gate(ring, sessions, Limiter(store, clock), Organisations(perdure))
 
 

@@ -27,7 +27,7 @@ from perdure.core.tasks import Progress, run_in_thread
 from perdure.storage.database.sqlite_errors import SQLITE_ERRORS, store_error, too_large
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
-from perdure.storage.store import Views
+from perdure.storage.store import StoreBase
 from perdure.storage.stores.sqlite import (
     Outcome,
     SqliteDatabase,
@@ -74,7 +74,7 @@ def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | No
         future.set_exception(error)
 
 
-class SqliteStore(Views):
+class SqliteStore(StoreBase):
     """`Store` over one SQLite file. Open it with `SqliteStore.open`.
 
     Units run in the writer's thread or in a reader's, not in the caller's event loop.

@@ -192,16 +192,8 @@ class Conversations(Table):
             last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
             rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
             place = first(rows, "conversation", after)
-        return self._page(
-            _CONVERSATION,
-            f"SELECT {_C_COLUMNS} FROM {source}",
-            conditions,
-            columns,
-            ascending=ascending,
-            limit=limit,
-            after=place,
-            before=None,
-        )
+        select = f"SELECT {_C_COLUMNS} FROM {source}"
+        return self._page(_CONVERSATION, select, conditions, columns, (place, None), ascending=ascending, limit=limit)
 
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100
