@@ -303,7 +303,6 @@ def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str, opening: str) -
 
 
 def _message_bytes(messages: Sequence[Message]) -> bytes:
-    """Return a line for each message."""
     lines = [
         f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}\n'
         for message in messages
