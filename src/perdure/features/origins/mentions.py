@@ -73,13 +73,8 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
     "archives": _of("settings", "archives", "id", "", "description metadata"),
     **{
-        one.name: TextTable(
-            cast(Place, one.place),
-            one.owners,
-            f"{one.owner} = :owner",
-            tuple(one.key),
-            tuple(one.texts),
-            wide=one.is_wide,
+        one.name: _of(
+            cast(Place, one.place), one.owners, one.owner, " ".join(one.key), " ".join(one.texts), wide=one.is_wide
         )
         for feature in find_features()
         for one in feature.text_tables
