@@ -6,7 +6,6 @@ removed. Several processes may share the folder.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -19,7 +18,9 @@ LOCK_POLL_S = 0.1
 ENTRY_BYTES = 4_096
 """The least that a file or folder counts, so that many small ones count too."""
 
-_LOCK, _SCRATCH = ".lock", ".new-"
+_LOCK = ".lock"
+SCRATCH = ".new-"
+"""How the name of the folder begins in which a set is made, by the holder of its lock."""
 
 
 class CacheFull(Exception):
@@ -57,19 +58,6 @@ class SetLock:
         return True
 
 
-async def claim_any(locks: list[SetLock]) -> None:
-    """Lock one of these alone, as soon as one is free."""
-    while True:
-        if any(lock.claim() for lock in locks):
-            return
-        await asyncio.sleep(LOCK_POLL_S)
-
-
-def scratch_folder(cache: Path, name: str) -> Path:
-    """The folder in which a set is made, by the holder of its lock."""
-    return cache / f"{_SCRATCH}{name}"
-
-
 def make_room(cache: Path, bytes_max: int) -> None:
     """Remove package sets, the least recently used first, until the rest take at most `bytes_max`.
 
@@ -78,10 +66,10 @@ def make_room(cache: Path, bytes_max: int) -> None:
     sets = sorted(_package_sets(cache))
     total = sum(size for _, _, size in sets)
     for _, folder, size in sets:
-        complete = not folder.name.startswith(_SCRATCH)
+        complete = not folder.name.startswith(SCRATCH)
         if complete and total <= bytes_max:
             continue
-        lock = SetLock(cache, folder.name.removeprefix(_SCRATCH))
+        lock = SetLock(cache, folder.name.removeprefix(SCRATCH))
         try:
             if lock.claim():
                 remove_tree(folder)
@@ -95,7 +83,7 @@ def make_room(cache: Path, bytes_max: int) -> None:
 def _package_sets(cache: Path) -> Iterator[tuple[float, Path, int]]:
     """(last use, folder, bytes) of the package sets in the cache folder, unfinished ones too."""
     for folder in cache.iterdir():
-        name = folder.name.removeprefix(_SCRATCH)
+        name = folder.name.removeprefix(SCRATCH)
         if folder.is_symlink() or not folder.is_dir() or name.startswith("."):
             continue
         try:
