@@ -308,6 +308,7 @@ class Values:
             ),
             "graphs.put.graph": replace(of.graph, name="stolen"),
             "graphs.find_by_archive.archive_id": of.graph.fact_archive_id,
+            "entities.of_facts.facts": [of.fact],
             "entities.add.entities": [replace(of.entity, id=EntityId(f"entity-{NEW}"), name="new")],
             "episodes.add.episodes": [replace(of.episode, id=EpisodeId(f"episode-{NEW}"), ref="new")],
             "facts.add.versions": [
