@@ -62,11 +62,8 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
     def attach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        self._run(
-            f"{insert_into('agent_identities', 'agent_id, identity_id')} ON CONFLICT DO NOTHING",
-            agent_id=own,
-            identity_id=self._own(identity_id),
-        )
+        sql = f"{insert_into('agent_identities', 'agent_id, identity_id')} ON CONFLICT DO NOTHING"
+        self._run(sql, agent_id=own, identity_id=self._own(identity_id))
         self._limits.check("identities_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
@@ -80,11 +77,9 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
 
     def attach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound."""
-        self._run(
-            f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING",
-            block_id=own_row(self._db, self._org_id, "block", "blocks", block_id),
-            identity_id=self._own(identity_id),
-        )
+        own = own_row(self._db, self._org_id, "block", "blocks", block_id)
+        sql = f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING"
+        self._run(sql, block_id=own, identity_id=self._own(identity_id))
 
     def detach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Raises: NotFound: the block does not have the identity."""
