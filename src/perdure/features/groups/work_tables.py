@@ -68,11 +68,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         Args:
             waiting_input: the encoded messages of the user; they are appended to the transcript when the turn begins.
         """
-        rows = self._rows(
-            "UPDATE groups SET turn_seq = turn_seq + 1 WHERE id = :id AND org_id = :org_id RETURNING turn_seq - 1",
-            id=turn.group_id,
-        )
-        turn = replace(turn, seq=int(first(rows, "group", turn.group_id)[0]))
+        turn = replace(turn, seq=self._take("groups", "turn_seq", turn.group_id, "group"))
         self._run(
             row_format.insert_into("group_turns", f"{_TURN.columns}, input, idempotency_key, digest"),
             input=row_format.storable(waiting_input),
