@@ -24,7 +24,7 @@ from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.secrets import SecretMask
 from perdure.core.sources import parse_source
-from perdure.core.text.credentials import holds_credential, without_credentials
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
@@ -171,7 +171,7 @@ READERS: dict[str, Read] = {
     "stems": stems,
     "dates": lambda text: spans(text, now=NOW),
     "mask of secrets": MASK.text,
-    "credentials": lambda text: (holds_credential(text), without_credentials(text)),
+    "credentials": without_credentials,
     "arguments": lambda text: parse_arguments("f", ARRAY, text),
     "texts for arrays": lambda text: parse_arguments("f", ARRAY, json.dumps({"a": text})),
     "arguments in a fence": unwrap_arguments,

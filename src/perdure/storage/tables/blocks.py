@@ -13,7 +13,7 @@ from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.sources import MemoryWrite, Source, WriteSource
-from perdure.core.text.credentials import holds_credential, without_credentials, without_new_credentials
+from perdure.core.text.credentials import without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.storage.database import row_format
@@ -112,7 +112,7 @@ def _as_written(block: Block, before: str, author: Author) -> Block:
     label is one; BlockLimitExceeded: the note in place of one is too long."""
     if author.kind != "agent":
         return block
-    if holds_credential(block.label):
+    if without_credentials(block.label) != block.label:
         raise ToolError("the label of the block looks like a credential: choose a name that says what it is about")
     value = without_new_credentials(before, block.value)
     description = block.description and without_credentials(block.description)
