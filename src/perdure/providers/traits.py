@@ -33,6 +33,8 @@ class LearnedTraits:
 
     def __init__(self) -> None:
         self._learned: dict[str, dict[str, Any]] = {}
+        # Handle -> the newest answer, and what it was made of: each message asks several times.
+        self._known: dict[str, tuple[ModelTraits, dict[str, Any], ModelTraits]] = {}
         self.on_change: Callable[[str], None] = lambda handle: None
 
     def of(self, handle: str, base: ModelTraits, *, address: str) -> ModelTraits:
@@ -40,7 +42,11 @@ class LearnedTraits:
         learned = self._learned.get(handle)
         if learned is None or learned.get(ADDRESS) != address:
             return base
-        return replace(base, **{name: value for name, value in learned.items() if name in _NAMES})
+        known = self._known.get(handle)
+        if known is None or known[0] != base or known[1] is not learned:
+            traits = replace(base, **{name: value for name, value in learned.items() if name in _NAMES})
+            known = self._known[handle] = base, learned, traits
+        return known[2]
 
     def add(self, handle: str, traits: Mapping[str, Any], *, address: str) -> None:
         """Learn these traits, by their names."""

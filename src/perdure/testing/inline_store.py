@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -117,7 +118,7 @@ class InlineStore(StoreBase):
         try:
             self._database.begin()
             try:
-                outcomes = [run_unit(self._connection, self._path, unit, self._tx) for unit in units]
+                outcomes = [run_unit(self._connection, self._path, partial(unit, self._tx)) for unit in units]
                 await self._fault("commit")
                 self._check_open()
                 self._connection.execute("COMMIT")

@@ -24,7 +24,6 @@ from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
-from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Line, Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
@@ -77,7 +76,6 @@ class Runner:
         self._workers = (
             recovery,
             Worker("removing what was deleted or reset", partial(finish_removals, ports), RECOVERY_S),
-            Worker("erasing texts", partial(finish_erasures, ports, is_dead), RECOVERY_S),
             Worker("removing unused ephemeral conversations", partial(delete_unused, ports), UNUSED_S),
             self._callbacks,
         )
@@ -130,7 +128,6 @@ class Runner:
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
-            await self._ports.store.write(lambda tx: tx.erasures.release(self._ports.owner))
 
     async def accept(self, request: RunRequest) -> Accepted:
         """Accept a request (T1 to T3) and drive its run.
@@ -216,7 +213,7 @@ class Runner:
         queue: asyncio.Queue[Publication] = asyncio.Queue()
         readers = self._readers[run.key]
         readers.append(queue)
-        last_seq, abandoned = after, set[StepId]()
+        line, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
         try:
             events = known or await self._load_events(run.key, after)
             while True:
@@ -229,7 +226,15 @@ class Runner:
                 # The last one counts: a run that stopped for approval ends once more when it is cancelled.
                 if run.ended or (fresh and isinstance(fresh[-1].event, RunEnded)):
                     return
-                publication = await self._next(run, queue)
+                # Before a driver ends it publishes None about each run that it worked for.
+                is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
+                publication: Publication = None  # it is time to look at what is stored
+                if is_driven or not queue.empty():  # a timer for each piece of an answer would take longer than it
+                    publication = await queue.get()
+                else:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self._ports.signals.look_s(self._ports.settings.poll_s)):
+                            publication = await queue.get()
                 events = ()
                 if isinstance(publication, Delta):
                     if publication.step_id not in abandoned:  # a process that lost the run may still hear its model
@@ -244,18 +249,6 @@ class Runner:
             readers.remove(queue)
             if not readers:
                 self._readers.pop(run.key, None)
-
-    async def _next(self, run: Run, queue: asyncio.Queue[Publication]) -> Publication:
-        """What is published about a run next; None where it is time to look at what is stored."""
-        if not queue.empty():  # a timer for each piece of an answer would take longer than the piece
-            return queue.get_nowait()
-        # Before a driver ends it publishes None about each run that it worked for.
-        line = (run.key.agent_id, run.conversation_seq)
-        is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if is_driven else self._ports.signals.look_s(self._ports.settings.poll_s)):
-                return await queue.get()
-        return None
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls
@@ -291,7 +284,7 @@ class Runner:
             self._publish(key, (None,))
         for key, interrupt in self._ports.interrupts.items():
             if heard in (None, key):
-                interrupt.news.set()
+                interrupt.hear()
         moves, self._moves = self._moves, asyncio.Event()
         moves.set()
 

@@ -64,7 +64,10 @@ _SYSTEM_MESSAGE = row_format.RowFormat(SystemMessage)
 _KEY = "agent_id, run_seq, step_index"
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
-_INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
+_INSERT = (
+    f"INSERT INTO steps ({_NEW_COLUMNS}) SELECT {', '.join(f':{name}' for name in _NEW_COLUMNS.split(', '))} FROM runs"
+    f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}"
+)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
 _END = f"UPDATE steps SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
@@ -92,10 +95,8 @@ class Steps(Table):
             lease_number=run.lease_number,
             created_at=at,
         )
-        own_run = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
-        if not self._rows(own_run, **run.key._asdict()):
+        if not self._run_counted(_INSERT, **_STEP.params(step, _NEW_COLUMNS)):
             raise NotFound("run", f"{run.key.seq} of {run.key.agent_id}")
-        self._run(_INSERT, **_STEP.params(step, _NEW_COLUMNS))
         if run_of(step_id) != run.id:
             register(self._db, self._org_id, run.key.agent_id, [(step_id, run.key.seq)])
         return step
