@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from perdure.core.access.values import (
-    ApiKey,
-    AuditEntry,
-    AuditFilter,
-    Limits,
-    Organisation,
-    Used,
-    User,
-    digest_of,
-    start_of,
-)
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
-from perdure.storage.store import Directory
+from perdure.core.incoming.principals import Used, UseLimits, day_of
+from perdure.features.access.tables import Directory
+from perdure.features.access.values import ApiKey, AuditEntry, AuditFilter, Organisation, User, digest_of, start_of
+from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 from tests.contracts.isolation import rows_of
 from tests.contracts.organisations import fill
 
+T = TypeVar("T")
+
 ACME = OrgId("org-11111111-1111-4111-8111-111111111111")
 TEXT = "perdure_" + "x" * 43
+
+
+async def read(store: Store, unit: Callable[..., T], *args: Any) -> T:
+    """What the unit returns over the directory."""
+    return await store.read(lambda tx: unit(tx.of(Directory), *args))
+
+
+async def write(store: Store, unit: Callable[..., T], **options: Any) -> T:
+    """The same for a unit that writes."""
+    return await store.write(lambda tx: unit(tx.of(Directory), **options))
 
 
 class AccessContract(Contract):
@@ -71,7 +75,7 @@ class AccessContract(Contract):
     async def test_organisations_have_one_name_each(self) -> None:
         """The default one is there at first; one that is being removed has no keys and gives its name back."""
         async with self.open_store() as store:
-            (default,) = await store.read_directory(lambda one: one.organisations.list())
+            (default,) = await store.read(lambda tx: tx.of(Directory).organisations.list())
             assert (default.id, default.name) == (DEFAULT_ORG, "default")
 
             def fill(directory: Directory) -> Organisation:
@@ -82,14 +86,14 @@ class AccessContract(Contract):
                 directory.organisations.mark_deleted(ACME, at=LATER)
                 return acme
 
-            acme = await store.write_directory(fill)
-            found = await store.read_directory(lambda one: one.organisations.list(after=DEFAULT_ORG))
+            acme = await write(store, fill)
+            found = await store.read(lambda tx: tx.of(Directory).organisations.list(after=DEFAULT_ORG))
             assert [(one.number, one.deleted_at) for one in found] == [(acme.number, LATER)]
-            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) is None
-            assert await store.read_directory(lambda one: one.organisations.find_by_name("Acme")) is None
-            await store.write_directory(lambda one: one.organisations.delete(ACME))
-            assert await store.read_directory(lambda one: one.organisations.find(ACME)) is None
-            assert await store.read_directory(lambda one: one.keys.list(ACME)) == []
+            assert await store.read(lambda tx: tx.of(Directory).keys.find_by_digest(digest_of(TEXT))) is None
+            assert await store.read(lambda tx: tx.of(Directory).organisations.find_by_name("Acme")) is None
+            await store.write(lambda tx: tx.of(Directory).organisations.delete(ACME))
+            assert await store.read(lambda tx: tx.of(Directory).organisations.find(ACME)) is None
+            assert await store.read(lambda tx: tx.of(Directory).keys.list(ACME)) == []
 
     async def test_users_belong_to_their_organisation(self) -> None:
         """Also by name; who is deleted loses the keys."""
@@ -104,24 +108,24 @@ class AccessContract(Contract):
                 self.add_key(directory, user_id=users[0].id)
                 return users
 
-            users = await store.write_directory(fill)
+            users = await write(store, fill)
             first = users[0]
-            assert await store.read_directory(lambda one: one.users.list(ACME)) == users
-            page = await store.read_directory(lambda one: one.users.list(ACME, after=users[1].id, limit=1))
+            assert await store.read(lambda tx: tx.of(Directory).users.list(ACME)) == users
+            page = await store.read(lambda tx: tx.of(Directory).users.list(ACME, after=users[1].id, limit=1))
             assert page == users[2:3]
-            assert await store.read_directory(lambda one: one.users.count(ACME)) == len(users)
+            assert await store.read(lambda tx: tx.of(Directory).users.count(ACME)) == len(users)
             with raises(NotFound):
-                await store.read_directory(lambda one: one.users.get(DEFAULT_ORG, first.id))
+                await store.read(lambda tx: tx.of(Directory).users.get(DEFAULT_ORG, first.id))
             with raises(NotFound):
-                await store.write_directory(lambda one: one.users.delete(DEFAULT_ORG, first.id))
-            await store.write_directory(lambda one: one.users.delete(ACME, first.id))
-            assert await store.read_directory(lambda one: one.users.find_by_name(ACME, first.name)) is None
-            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) is None
+                await store.write(lambda tx: tx.of(Directory).users.delete(DEFAULT_ORG, first.id))
+            await store.write(lambda tx: tx.of(Directory).users.delete(ACME, first.id))
+            assert await store.read(lambda tx: tx.of(Directory).users.find_by_name(ACME, first.name)) is None
+            assert await store.read(lambda tx: tx.of(Directory).keys.find_by_digest(digest_of(TEXT))) is None
 
     async def test_keys_are_found_by_their_digest(self) -> None:
         """Whoever's they are; the time of use is noted at most once a minute, and a revocation keeps its time."""
         async with self.open_store() as store:
-            limits = Limits(requests_per_minute=60, tokens_per_day=1_000)
+            limits = UseLimits(requests_per_minute=60, tokens_per_day=1_000)
 
             def fill(directory: Directory) -> ApiKey:
                 assert not directory.keys.are_there()
@@ -135,33 +139,30 @@ class AccessContract(Contract):
             def revoke(directory: Directory, *, at: datetime) -> ApiKey:
                 return directory.keys.revoke(ACME, key.id, at=at)
 
-            key = await store.write_directory(fill)
-            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) == key
-            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of("no"))) is None
-            assert await store.read_directory(lambda one: (one.keys.exist(at=AT), one.keys.exist(at=LATER))) == (
-                True,
-                False,
-            )
+            key = await write(store, fill)
+            assert await store.read(lambda tx: tx.of(Directory).keys.find_by_digest(digest_of(TEXT))) == key
+            assert await store.read(lambda tx: tx.of(Directory).keys.find_by_digest(digest_of("no"))) is None
+            assert await read(store, lambda one: (one.keys.exist(at=AT), one.keys.exist(at=LATER))) == (True, False)
             for seconds, noted in ((0, 0), (59, 0), (60, 60)):
                 at = AT + timedelta(seconds=seconds)
-                await store.write_directory(partial(touch, at=at))
-                used = await store.read_directory(lambda one: one.keys.get(ACME, key.id))
+                await write(store, touch, at=at)
+                used = await store.read(lambda tx: tx.of(Directory).keys.get(ACME, key.id))
                 assert used.last_used_at == AT + timedelta(seconds=noted)
             for at in (AT, LATER):
-                revoked = await store.write_directory(partial(revoke, at=at))
+                revoked = await write(store, revoke, at=at)
                 assert revoked.revoked_at == AT
-            assert await store.read_directory(lambda one: one.keys.list(ACME)) == [revoked]
-            assert await store.read_directory(lambda one: one.keys.list(ACME, after=key.id)) == []
-            assert await store.read_directory(lambda one: one.keys.list(DEFAULT_ORG)) == []
-            assert await store.read_directory(lambda one: one.keys.count(ACME)) == 1
+            assert await store.read(lambda tx: tx.of(Directory).keys.list(ACME)) == [revoked]
+            assert await store.read(lambda tx: tx.of(Directory).keys.list(ACME, after=key.id)) == []
+            assert await store.read(lambda tx: tx.of(Directory).keys.list(DEFAULT_ORG)) == []
+            assert await store.read(lambda tx: tx.of(Directory).keys.count(ACME)) == 1
             with raises(NotFound):
-                await store.write_directory(lambda one: one.keys.revoke(DEFAULT_ORG, key.id, at=AT))
-            assert await store.read_directory(lambda one: one.keys.are_there())  # revoked as it is
+                await store.write(lambda tx: tx.of(Directory).keys.revoke(DEFAULT_ORG, key.id, at=AT))
+            assert await store.read(lambda tx: tx.of(Directory).keys.are_there())  # revoked as it is
             with raises(NotFound):
-                await store.write_directory(lambda one: one.keys.delete(DEFAULT_ORG, key.id))
-            await store.write_directory(lambda one: one.keys.delete(ACME, key.id))
-            assert await store.read_directory(lambda one: one.keys.list(ACME)) == []
-            assert not await store.read_directory(lambda one: one.keys.are_there())
+                await store.write(lambda tx: tx.of(Directory).keys.delete(DEFAULT_ORG, key.id))
+            await store.write(lambda tx: tx.of(Directory).keys.delete(ACME, key.id))
+            assert await store.read(lambda tx: tx.of(Directory).keys.list(ACME)) == []
+            assert not await store.read(lambda tx: tx.of(Directory).keys.are_there())
 
     async def test_the_audit_log_has_pages_and_an_end(self) -> None:
         """Newest first, of one organisation; old entries are deleted a few at a time."""
@@ -170,34 +171,34 @@ class AccessContract(Contract):
                 AuditEntry(org_id=org, at=at, action=action, object_id="block-1", key_id=KeyId("key-1"))
                 for org, at, action in ((ACME, AT, "a"), (DEFAULT_ORG, AT, "b"), (ACME, AT, "c"), (ACME, LATER, "d"))
             ]
-            await store.write_directory(lambda one: one.audit.add(entries))
-            await store.write_directory(lambda one: one.audit.add([]))
+            await store.write(lambda tx: tx.of(Directory).audit.add(entries))
+            await store.write(lambda tx: tx.of(Directory).audit.add([]))
 
             def page(directory: Directory, where: AuditFilter, before: int | None = None) -> list[str]:
                 return [one.action for one in directory.audit.page(ACME, where, before=before)]
 
-            assert await store.read_directory(page, AuditFilter()) == ["d", "c", "a"]
-            last = (await store.read_directory(lambda one: one.audit.page(ACME, AuditFilter(), limit=1)))[0]
-            assert await store.read_directory(page, AuditFilter(key_id=KeyId("key-1")), last.seq) == ["c", "a"]
-            assert await store.read_directory(page, AuditFilter(action="C")) == ["c"]
-            assert await store.read_directory(page, AuditFilter(object_id="block-2")) == []
-            assert await store.read_directory(page, AuditFilter(user_id=UserId("user-1"))) == []
-            assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 2
-            assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 1
-            assert await store.read_directory(page, AuditFilter()) == ["d"]
+            assert await read(store, page, AuditFilter()) == ["d", "c", "a"]
+            last = (await store.read(lambda tx: tx.of(Directory).audit.page(ACME, AuditFilter(), limit=1)))[0]
+            assert await read(store, page, AuditFilter(key_id=KeyId("key-1")), last.seq) == ["c", "a"]
+            assert await read(store, page, AuditFilter(action="C")) == ["c"]
+            assert await read(store, page, AuditFilter(object_id="block-2")) == []
+            assert await read(store, page, AuditFilter(user_id=UserId("user-1"))) == []
+            assert await store.write(lambda tx: tx.of(Directory).audit.trim(before=LATER, limit=2)) == 2
+            assert await store.write(lambda tx: tx.of(Directory).audit.trim(before=LATER, limit=2)) == 1
+            assert await read(store, page, AuditFilter()) == ["d"]
 
     async def test_an_organisation_counts_its_own_use_of_a_day(self) -> None:
         """A later day begins anew, and takes the counts of days before the last with it."""
         async with self.open_store() as store, self.open_store(org_id=ACME) as other:
 
             def add(tx: Tx, days: int) -> None:
-                tx.used.add({"agent-1": Used(1, 10, 0.5)}, at=AT + timedelta(days=days))
+                tx.used.add_today({"agent-1": Used(1, 10, 0.5)}, at=AT + timedelta(days=days))
 
             for days in (0, 0, 1):
                 await store.write(add, days)
 
             def used(tx: Tx, days: int) -> Used:
-                return tx.used.get("agent-1", at=AT + timedelta(days=days))
+                return tx.used.get("agent-1", day_of(AT + timedelta(days=days)))
 
             assert [await store.read(used, days) for days in range(3)] == [Used(2, 20, 1), Used(1, 10, 0.5), Used()]
             assert await other.read(used, 0) == Used()
@@ -206,14 +207,19 @@ class AccessContract(Contract):
 
     async def test_use_is_added_up_by_period(self) -> None:
         """For each owner; old periods are deleted."""
-        async with self.open_store() as store:
+        async with self.open_store() as ours, self.open_store(org_id=ACME) as store:
+            use = {"key-1": Used(1, 10, 0.5), "agent-1": Used(0, 1, 0)}
             for _ in range(2):
-                await store.write_directory(
-                    lambda one: one.used.add(ACME, "2026-01-31", {"key-1": Used(1, 10, 0.5), "agent-1": Used(0, 1, 0)})
-                )
-            await store.write_directory(lambda one: one.used.add(ACME, "2026-02-01", {"key-1": Used(1, 1, 1)}))
+                await store.write(lambda tx: tx.used.add(use, "2026-01-31"))
+            await store.write(lambda tx: tx.used.add({"key-1": Used(1, 1, 1)}, "2026-02-01"))
 
-            assert await store.read_directory(lambda one: one.used.get(ACME, "key-1", "2026-01-31")) == Used(2, 20, 1)
-            assert await store.read_directory(lambda one: one.used.get(DEFAULT_ORG, "key-1", "2026-01-31")) == Used()
-            assert await store.write_directory(lambda one: one.used.trim(before="2026-02-01")) == 2
-            assert await store.read_directory(lambda one: one.used.get(ACME, "key-1", "2026-02-01")) == Used(1, 1, 1)
+            assert await store.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == Used(2, 20, 1)
+            assert await ours.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == Used()
+            assert await store.write(lambda tx: tx.of(Directory).trim_used(before="2026-02-01")) == 2
+            assert await store.read(lambda tx: tx.used.get("key-1", "2026-02-01")) == Used(1, 1, 1)
+
+    async def test_a_use_is_claimed_once_in_a_period(self) -> None:
+        """By whichever process comes first."""
+        async with self.open_store() as store:
+            for period, is_first in (("2026-01-31", True), ("2026-01-31", False), ("2026-02-01", True)):
+                assert await store.write(lambda tx, day: tx.used.claim("link-1", day), period) == is_first

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.access.values import Used
 from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
@@ -31,6 +30,7 @@ from perdure.core.ids import (
     StepId,
     ToolId,
 )
+from perdure.core.incoming.principals import Used
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
@@ -88,6 +88,7 @@ PLAIN: Mapping[str, Any] = {
         "overcount": 0,
         "owner": "here",
         "owner_kind": "archive",
+        "period": "2026-01-31",
         "query": parse_query("walrus"),
     },
     **{

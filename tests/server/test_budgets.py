@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.access.values import Limits
+from perdure.core.incoming.principals import UseLimits
 from perdure.testing import calls, says
 from tests.server.routed import new_agent, routed
 
@@ -60,7 +60,7 @@ async def test_the_limits_of_a_key_are_set_and_shown() -> None:
         }
         made = await server.http.post("/v1/keys/", json={"name": "ann", "limits": limits})
 
-        assert made.json()["limits"] == limits == dict(Limits(**limits).some)
+        assert made.json()["limits"] == limits == dict(UseLimits(**limits).some)
 
 
 @pytest.mark.uses("groups")

@@ -141,19 +141,6 @@ async def test_the_agents_of_a_folder_go_on_behind_one_that_was_detached() -> No
         assert await server.get(f"/v1/folders/{folder}/agents", order="asc", after=made[1]) == [made[2]]
 
 
-async def test_organisations_go_on_behind_one_that_was_removed() -> None:
-    """Also in the loops of the server itself, which ended at it without a word."""
-    async with routed() as server:
-        store = server.library._app.ports.store
-        made = [(await server.post("/v1/organizations/", {"name": f"o{number}"}))["id"] for number in range(3)]
-        await store.write_directory(lambda one: one.organisations.delete(made[1]))
-
-        left = await server.get("/v1/organizations/", after=made[1])
-        status, _ = await server.refused("GET", "/v1/organizations/", after="org-10000000-0000-4000-8000-000000000000")
-
-        assert ([one["id"] for one in left], status) == ([made[2]], 404)
-
-
 async def test_files_and_schedules_go_on_behind_what_was_deleted() -> None:
     """The same where a list has a cursor of another kind: of files within a folder, of schedules across agents."""
     async with routed() as server:

@@ -13,4 +13,9 @@ FEATURE = Feature(
     },
     routes=("routes",),
     pages=("pages",),
+    points={
+        "gate": "gate:StoreGate",
+        "open_access": "service:open_access",
+        "open_organisation": "organisations:open_organisation",
+    },
 )

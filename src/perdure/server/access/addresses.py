@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from perdure.core.runs import Callback
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.keys import KeyRing
+from perdure.server.access.gate import Gate
 from perdure.server.config import ServerConfig
 
 
@@ -20,8 +20,8 @@ class AddressGuard:
     has no keys and no further allowed hosts.
     """
 
-    def __init__(self, library: AsyncPerdure, config: ServerConfig, ring: KeyRing) -> None:
-        self._setting, self._ring = library.app.settings.mcp_private, ring
+    def __init__(self, library: AsyncPerdure, config: ServerConfig, gate: Gate) -> None:
+        self._setting, self._gate = library.app.settings.mcp_private, gate
         self._has_no_hosts = not config.allowed_hosts
 
     @property
@@ -29,7 +29,7 @@ class AddressGuard:
         """Whether clients may name addresses on this machine and in private networks."""
         if self._setting:
             return self._setting == "on"
-        return self._has_no_hosts and not self._ring.needed
+        return self._has_no_hosts and not self._gate.needed
 
     def callback(self, url: str | None) -> Callback | None:
         """A callback to this address, which may be as private as any that a client names; None: there is none."""

@@ -11,10 +11,10 @@ from pydantic import ConfigDict, Field, create_model
 from perdure.context.prompts import base_prompt
 from perdure.core import agents as core
 from perdure.core import secrets as stored
-from perdure.core.access.values import LIMIT_MAX, Limits
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.features import Point, feature_settings
+from perdure.core.incoming.principals import LIMIT_MAX, UseLimits
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
@@ -138,9 +138,9 @@ class LimitsIn(WireRequest):
     cost_per_run: _Dollars | None = None
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> UseLimits:
         """The values, as the library takes them."""
-        return Limits(**self.model_dump())
+        return UseLimits(**self.model_dump())
 
 
 class AgentChangesIn(_FeatureSettings):

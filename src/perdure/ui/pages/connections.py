@@ -58,7 +58,7 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     """What other programs are told to reach this server, with the newest agent where one is named."""
     address, key = str(request.base_url).rstrip("/"), "none"
     shell = python = ""
-    if request.app.state.sessions.needed:
+    if request.app.state.gate.needed:
         key, python, shell = "the API key", ', api_key=os.environ["PERDURE_API_KEY"]', "LETTA_API_KEY=$PERDURE_API_KEY "
     newest = await library.all_agents.page(AgentFilter(), Page(1, ascending=False), "created")
     agent = newest[0].id if newest else "agent-…"

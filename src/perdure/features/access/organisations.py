@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 
 from perdure.app import start_organisation
-from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.library.access import Access, remove_organisation, trim_audit
+from perdure.core.incoming.principals import LOCAL, Principal, current_principal
+from perdure.features.access.service import Access, remove_organisation, trim_audit
+from perdure.features.access.tables import Directory
 from perdure.library.perdure import AsyncPerdure
-from perdure.storage.store import Directory
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class OrganisationGone(NotFound):
     """The organisation was deleted."""
 
 
-class Organisations:
+class OpenOrganisations:
     """The open stores of a process by organisation. `default` is its caller's, who closes it after this."""
 
     def __init__(self, default: AsyncPerdure, *, open_max: int = OPEN_MAX) -> None:
@@ -56,11 +56,6 @@ class Organisations:
         self._locks: dict[OrgId, asyncio.Lock] = {}
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
-
-    @property
-    def default(self) -> AsyncPerdure:
-        """The one of the default organisation."""
-        return self._default
 
     @contextlib.asynccontextmanager
     async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
@@ -115,7 +110,7 @@ class Organisations:
             library = self._open.get(org_id)
             if library is None:
                 store = self._default.app.shared.store
-                found = await store.read_directory(lambda one: one.organisations.find(org_id))
+                found = await store.read(lambda tx: tx.of(Directory).organisations.find(org_id))
                 if found is None or found.deleted_at is not None:
                     raise OrganisationGone("org", org_id)
                 # What its workers do, such as schedules, is not done for the key of the request that opens it.
@@ -149,7 +144,9 @@ class Organisations:
         await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
         model = app.embedder.handle if app.embedder is not None else None
         while True:
-            page = await store.read_directory(lambda one, after: one.organisations.list(after=after, limit=PAGE), after)
+            page = await store.read(
+                lambda tx, after: tx.of(Directory).organisations.list(after=after, limit=PAGE), after
+            )
             for organisation in page:
                 if organisation.id == DEFAULT_ORG:
                     continue
@@ -175,11 +172,11 @@ class Organisations:
         if not used:
             return
 
-        def find_gone(directory: Directory) -> list[OrgId]:
-            return [org_id for org_id in used if directory.organisations.find(org_id) is None]
+        def find_gone(tx: Tx) -> list[OrgId]:
+            return [org_id for org_id in used if tx.of(Directory).organisations.find(org_id) is None]
 
         try:
-            for org_id in await self._default.app.shared.store.read_directory(find_gone):
+            for org_id in await self._default.app.shared.store.read(find_gone):
                 await self._try_to_remove(org_id)
         except BaseException:
             self._used |= used
@@ -221,8 +218,7 @@ class Organisations:
 async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIterator[AsyncPerdure]:
     """The open store of another organisation, beside that of the default one. Raises: NotFound; StoreError."""
     app = default.app
-    access = Access(app.shared.store, app.ports.clock, app.ports.ids, LOCAL)
-    found = await access.organisation(name_or_id)
+    found = await Access.of(app, LOCAL).organisation(name_or_id)
     if found.id == DEFAULT_ORG:
         yield default
         return

@@ -1,4 +1,4 @@
-"""`directory.organisations`, `directory.users`, and `directory.keys`: the API keys of all organisations."""
+"""The directory: organisations, users, API keys and the audit log, of all organisations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from perdure.core.access.values import ApiKey, Limits, Organisation, User
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.incoming.limits import Limits
+from perdure.core.incoming.principals import UseLimits
+from perdure.features.access.values import ApiKey, AuditEntry, AuditFilter, Organisation, User
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, stored_key
-from perdure.storage.tables.table import deleted_place, first, keep_places, place_in
+from perdure.storage.database.row_format import (
+    TEXT,
+    TIME,
+    Codec,
+    RowFormat,
+    dump,
+    insert_into,
+    iso,
+    load,
+    storable,
+    stored_key,
+)
+from perdure.storage.tables.table import Table, deleted_place, first, keep_places, place_in
 
 _ORGANISATION = RowFormat(
     Organisation, "id, number, name, created_at, deleted_at", {TEXT: "name", TIME: "created_at deleted_at"}
@@ -30,7 +43,7 @@ _ENDED = "revoked_at = COALESCE(revoked_at, created_at), start = '', digest = id
 """What is left of a key whose owner is deleted: a line that says nothing of it."""
 
 
-class Organisations:
+class OrganisationRows:
     """All organisations of the store."""
 
     def __init__(self, db: Database) -> None:
@@ -157,7 +170,7 @@ class Users:
 USE_S = 60
 """The time of the last use is written at most this often."""
 
-_LIMITS = Codec(lambda limits: dump(limits.some), lambda text: Limits(**load(text)))
+_LIMITS = Codec(lambda limits: dump(limits.some), lambda text: UseLimits(**load(text)))
 _KEY = RowFormat(
     ApiKey,
     "id, org_id, number, user_id, name, start, digest, scope, limits, created_at, expires_at, last_used_at, revoked_at",
@@ -243,3 +256,65 @@ class Keys:
             " AND (last_used_at IS NULL OR last_used_at <= :before)",
             [{"id": stored_key(key_id), "at": iso(at), "before": before} for key_id in sorted(set(key_ids))],
         )
+
+
+_ENTRY = RowFormat(
+    lambda created_at, **values: AuditEntry(at=created_at, **values),
+    "seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
+    {TEXT: "action object_id trace_id", TIME: "created_at"},
+    {"created_at": lambda entry: entry.at},
+)
+
+
+class AuditLog:
+    """The audit log of all organisations."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, entries: Sequence[AuditEntry]) -> None:
+        """Append entries; they are numbered in this order."""
+        if not entries:
+            return
+        first = next_numbers(self._db, len(entries))
+        self._db.run_many(
+            insert_into("audit_entries", _ENTRY.columns),
+            [{**_ENTRY.params(entry), "seq": first + place} for place, entry in enumerate(entries)],
+        )
+
+    def page(
+        self, org_id: OrgId, where: AuditFilter, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[AuditEntry]:
+        """Newest first; `before` is the number of the last one of the page before."""
+        conditions = Conditions("org_id = :org_id", org_id=storable(org_id))
+        conditions.equal("user_id", where.user_id)
+        conditions.equal("key_id", where.key_id)
+        conditions.equal("object_id", where.object_id)
+        conditions.contain("action", where.action)
+        conditions.between("seq", None, before)
+        sql = f"SELECT {_ENTRY.columns} FROM audit_entries WHERE {conditions} ORDER BY seq DESC LIMIT :limit"
+        return [_ENTRY.read(row) for row in self._db.rows(sql, {**conditions.params, "limit": limit})]
+
+    def trim(self, *, before: datetime, limit: int) -> int:
+        """Delete entries of all organisations that are older, at most so many; return how many."""
+        sql = (
+            "DELETE FROM audit_entries WHERE seq IN"
+            " (SELECT seq FROM audit_entries WHERE created_at < :before ORDER BY seq LIMIT :limit)"
+        )
+        return self._db.run_counted(sql, {"before": iso(before), "limit": limit})
+
+
+class Directory(Table):
+    """What is read before anybody knows the organisation of a request: the nouns of all organisations, which hold
+    nothing of memory."""
+
+    def __init__(self, db: Database, org_id: OrgId, limits: Limits) -> None:
+        super().__init__(db, org_id, limits)
+        self.organisations = OrganisationRows(db)
+        self.users = Users(db)
+        self.keys = Keys(db)
+        self.audit = AuditLog(db)
+
+    def trim_used(self, *, before: str) -> int:
+        """Delete what keys and agents have used in periods before this one; return how many rows these were."""
+        return self._run_counted("DELETE FROM used WHERE period < :before", before=before)

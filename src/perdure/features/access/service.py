@@ -9,23 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from perdure.app import open_object_store, open_store
-from perdure.core.access.values import (
+from perdure.app import App, open_object_store, open_store
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
+from perdure.core.incoming.principals import LOCAL, Principal, Scope, UseLimits
+from perdure.core.ports import Clock, FileContents, folder_of
+from perdure.core.text.forms import name_form
+from perdure.engine.ports import SystemClock
+from perdure.features.access.tables import Directory
+from perdure.features.access.values import (
     KEY_BYTES,
     KEYS_PER_ORGANISATION,
-    LOCAL,
     USERS_PER_ORGANISATION,
     ApiKey,
     AuditEntry,
     AuditFilter,
-    Limits,
     Organisation,
-    Principal,
-    Scope,
     User,
     check_name,
     digest_of,
@@ -33,14 +37,10 @@ from perdure.core.access.values import (
     key_text,
     start_of,
 )
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
-from perdure.core.ports import Clock, FileContents, folder_of
-from perdure.core.text.forms import name_form
-from perdure.engine.ports import SystemClock
 from perdure.settings import Settings
-from perdure.storage.store import Directory as Directory
-from perdure.storage.store import Store as Store
+from perdure.storage.store import Store
+
+T = TypeVar("T")
 
 TRIMMED_AT_ONCE = 1_000
 
@@ -65,6 +65,11 @@ class Access:
         self._store, self._clock, self._ids = store, clock, ids
         self._principal, self._trace_id = principal, trace_id
 
+    @classmethod
+    def of(cls, app: App, principal: Principal, trace_id: str = "") -> Access:
+        """Those over the store of an app."""
+        return cls(app.shared.store, app.ports.clock, app.ports.ids, principal, trace_id=trace_id)
+
     @property
     def _org_id(self) -> OrgId:
         return self._principal.org_id
@@ -86,7 +91,7 @@ class Access:
             self._note(directory, "organisation.create", new.id)
             return directory.organisations.add(new)
 
-        return await self._store.write_directory(create)
+        return await self._write(create)
 
     async def organisation(self, name_or_id: str) -> Organisation:
         """The organisation of this name or id. Raises: NotFound."""
@@ -98,11 +103,11 @@ class Access:
                 raise NotFound("org", name_or_id, hint="`perdure org list` shows all")
             return found
 
-        return await self._store.read_directory(find)
+        return await self._read(find)
 
     async def organisations(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
         """Organisations in the order of creation, those that are being removed included."""
-        return await self._store.read_directory(lambda one: one.organisations.list(after=after, limit=limit))
+        return await self._read(lambda one: one.organisations.list(after=after, limit=limit))
 
     async def delete_organisation(self, org_id: OrgId) -> None:
         """Begin to remove an organisation with everything in it: no key of it counts from now on, and servers and
@@ -114,7 +119,7 @@ class Access:
             directory.organisations.mark_deleted(org_id, at=self._clock.now())
             self._note(directory, "organisation.delete", org_id)
 
-        await self._store.write_directory(delete)
+        await self._write(delete)
 
     async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
         """Remove everything of an organisation that was deleted, see `remove_organisation` of this module; it takes
@@ -143,7 +148,7 @@ class Access:
             self._note(directory, "user.create", new.id)
             return directory.users.add(new)
 
-        return await self._store.write_directory(create)
+        return await self._write(create)
 
     async def user(self, name_or_id: str) -> User:
         """The user of this name or id. Raises: NotFound."""
@@ -155,11 +160,11 @@ class Access:
                 raise NotFound("user", name_or_id, hint="`perdure user list` shows all")
             return found
 
-        return await self._store.read_directory(find)
+        return await self._read(find)
 
     async def users(self, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
         """Users in the order of creation."""
-        return await self._store.read_directory(lambda one: one.users.list(self._org_id, after=after, limit=limit))
+        return await self._read(lambda one: one.users.list(self._org_id, after=after, limit=limit))
 
     async def delete_user(self, user_id: UserId) -> None:
         """Delete a user and end the user's keys. What the user wrote keeps the user's id, which leads to nobody any
@@ -169,13 +174,13 @@ class Access:
             directory.users.delete(self._org_id, user_id)
             self._note(directory, "user.delete", user_id)
 
-        await self._store.write_directory(delete)
+        await self._write(delete)
 
     # --- keys
 
     async def has_keys(self) -> bool:
         """Whether the store has any keys, of whatever organisation, also such that count no more."""
-        return await self._store.read_directory(lambda one: one.keys.are_there())
+        return await self._read(lambda one: one.keys.are_there())
 
     async def create_key(
         self,
@@ -184,7 +189,7 @@ class Access:
         *,
         user_id: UserId | None = None,
         expires_at: datetime | None = None,
-        limits: Limits | None = None,
+        limits: UseLimits | None = None,
     ) -> tuple[ApiKey, str]:
         """Create a key; the key, and its text, which is stored nowhere and can't be had again.
 
@@ -201,7 +206,7 @@ class Access:
             start=start_of(text),
             digest=digest_of(text),
             scope=scope,
-            limits=limits or Limits(),
+            limits=limits or UseLimits(),
             created_at=now,
             expires_at=expires_at,
         )
@@ -215,7 +220,7 @@ class Access:
             self._note(directory, "key.create", new.id)
             return directory.keys.add(new)
 
-        return await self._store.write_directory(create), text
+        return await self._write(create), text
 
     async def key(self, name_or_id: str) -> ApiKey:
         """The key of this id, or the only one of this name. Raises: NotFound; InvalidInput: several have the name."""
@@ -232,15 +237,13 @@ class Access:
                 raise NotFound("key", name_or_id, hint="`perdure key list` shows all")
             return named[0]
 
-        return await self._store.read_directory(find)
+        return await self._read(find)
 
     async def keys(
         self, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50
     ) -> Sequence[ApiKey]:
         """Keys in the order of creation, revoked and expired ones included."""
-        return await self._store.read_directory(
-            lambda one: one.keys.list(self._org_id, user_id=user_id, after=after, limit=limit)
-        )
+        return await self._read(lambda one: one.keys.list(self._org_id, user_id=user_id, after=after, limit=limit))
 
     async def revoke_key(self, key_id: KeyId) -> ApiKey:
         """Revoke a key; servers refuse it within seconds. Raises: NotFound."""
@@ -249,7 +252,7 @@ class Access:
             self._note(directory, "key.revoke", key_id)
             return directory.keys.revoke(self._org_id, key_id, at=self._clock.now())
 
-        return await self._store.write_directory(revoke)
+        return await self._write(revoke)
 
     async def delete_key(self, key_id: KeyId) -> bool:
         """Remove a key, with what it used. Return whether the store has any keys left: without them a server on
@@ -260,21 +263,27 @@ class Access:
             directory.keys.delete(self._org_id, key_id)
             return directory.keys.are_there()
 
-        return await self._store.write_directory(delete)
+        return await self._write(delete)
 
     # --- the audit log
 
     async def note(self, action: str, object_id: str = "") -> None:
         """Note what the principal has done."""
-        await self._store.write_directory(lambda one: self._note(one, action, object_id))
+        await self._write(lambda one: self._note(one, action, object_id))
 
     async def audit(
         self, where: AuditFilter | None = None, *, before: int | None = None, limit: int = 50
     ) -> Sequence[AuditEntry]:
         """Entries of the audit log, newest first."""
-        return await self._store.read_directory(
+        return await self._read(
             lambda one: one.audit.page(self._org_id, where or AuditFilter(), before=before, limit=limit)
         )
+
+    async def _read(self, unit: Callable[[Directory], T]) -> T:
+        return await self._store.read(lambda tx: unit(tx.of(Directory)))
+
+    async def _write(self, unit: Callable[[Directory], T]) -> T:
+        return await self._store.write(lambda tx: unit(tx.of(Directory)))
 
     def _note(self, directory: Directory, action: str, object_id: str) -> None:
         entry = AuditEntry(
@@ -294,14 +303,14 @@ async def find_key(store: Store, text: str) -> ApiKey | None:
     if not is_key(text):
         return None
     digest = digest_of(text)
-    return await store.read_directory(lambda one: one.keys.find_by_digest(digest))
+    return await store.read(lambda tx: tx.of(Directory).keys.find_by_digest(digest))
 
 
 async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
     """Delete entries of the audit log, of all organisations, that are older than so many days; 0: none."""
     if days:
         before = clock.now() - timedelta(days=days)
-        while await store.write_directory(lambda one: one.audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
+        while await store.write(lambda tx: tx.of(Directory).audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
             continue
 
 
@@ -312,7 +321,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
     `LAST_WRITES_S` after the deletion the row stays. Return after how many seconds to call this again; 0: it is gone.
     Raises: StoreError.
     """
-    found = await store.read_directory(lambda one: one.organisations.find(org_id))
+    found = await store.read(lambda tx: tx.of(Directory).organisations.find(org_id))
     deleted_at = found.deleted_at if found is not None else None
     # Servers may write what this pass does not find any more, so the time counts from before it.
     wait_s = 0.0 if deleted_at is None else LAST_WRITES_S - (clock.now() - deleted_at).total_seconds()
@@ -323,7 +332,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
         async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
             await contents.delete(keys)
     if wait_s <= 0:
-        await store.write_directory(lambda one: one.organisations.delete(org_id))
+        await store.write(lambda tx: tx.of(Directory).organisations.delete(org_id))
     return max(wait_s, 0.0)
 
 
