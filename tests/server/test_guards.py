@@ -252,6 +252,7 @@ async def test_who_asks_whether_the_store_is_ready_learns_no_path(
     assert f"{tmp_path}/p.db is damaged" in caplog.text
 
 
+@pytest.mark.uses("files")
 async def test_a_client_that_leaves_its_upload_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody is answered, nothing is logged as an error, and the next is served."""
     async with served(tmp_path) as (address, _), httpx.AsyncClient(base_url=address) as client:

@@ -110,7 +110,8 @@ class OrgTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveUse:
-    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them.
+    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them,
+    and they are deleted with them.
 
     Args:
         columns: those with their ids.
@@ -131,11 +132,14 @@ class RootUse:
     """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
 
     Args:
-        key: the column in the tables of its parts that has its id.
+        key: the column in the tables of its parts, and of those in `of_agents`, that has its id.
         parts: table of its parts -> the rest of their key.
         links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
         of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
         owner: its column of the agent with which it is deleted.
+        ends_with_agents: whether it is deleted with the last agent that the first table of `of_agents` gives it.
+        with_ids: those of its parts whose rows have an `id` in the directory of ids.
+        has_sources: whether the sources of what is written to it are kept.
         ends: a statement that runs when the thing `:id` is deleted.
         texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
             is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
@@ -150,6 +154,9 @@ class RootUse:
     links: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
     of_agents: Sequence[str] = ()
     owner: str = ""
+    ends_with_agents: bool = False
+    with_ids: Sequence[str] = ()
+    has_sources: bool = False
     ends: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str = "settings"
@@ -203,8 +210,8 @@ class Feature:
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
         store_parts: as `parts`, of the store only.
-        has: what an agent may have -> the condition under which agent `a` has it: it is read with the agent, so that
-            for others nothing is called.
+        has: what an agent may have -> the expression that finds it: not null and not false for the agent `a` that has
+            it, whose id is `{agent}`. It is read with the agent, so that for others nothing is called.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
@@ -213,6 +220,8 @@ class Feature:
         text_tables: its tables with texts of things that are no agent's.
         text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
             have `:id`.
+        one_form: table and column of names that migration 86 stores anew -> the key of the table, and when two rows,
+            `o` and `t`, may not have the same name.
         counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
             that counts anew.
         archives: those that belong to what it has.
@@ -246,6 +255,7 @@ class Feature:
     roots: Sequence[RootUse] = ()
     text_tables: Sequence[TextUse] = ()
     text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    one_form: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
     archives: Sequence[ArchiveUse] = ()
     copies: str = ""
@@ -314,6 +324,11 @@ def feature_org_tables() -> Sequence[OrgTable]:
 def feature_roots() -> Sequence[RootUse]:
     """The things of all features that are no agent's."""
     return [root for feature in find_features() for root in feature.roots]
+
+
+def archive_columns(table: str) -> Sequence[str]:
+    """The columns of a table with the ids of archives that belong to its rows."""
+    return [column for one in find_features() for use in one.archives if use.table == table for column in use.columns]
 
 
 P = ParamSpec("P")

@@ -13,6 +13,7 @@ FEATURE = Feature(
     },
     routes=("routes",),
     pages=("pages",),
+    one_form={"users name": ("id", "o.org_id = t.org_id")},
     points={
         "gate": "gate:StoreGate",
         "open_access": "service:open_access",

@@ -26,6 +26,7 @@ FEATURE = Feature(
             queues={"schedules_late": "t.next_at <= :at"},
         ),
     ),
+    one_form={"schedules name": ("id", "")},
     copies="copies:SCHEDULES",
     points={"companion_lost": "units:cancel_passes", "work_waits": "units:is_due"},
 )

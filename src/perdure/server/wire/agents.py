@@ -13,6 +13,7 @@ from perdure.core import agents as core
 from perdure.core import secrets as stored
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
+from perdure.core.errors import FeatureMissing
 from perdure.core.features import Point, feature_settings
 from perdure.core.incoming.principals import LIMIT_MAX, UseLimits
 from perdure.core.messages import Text
@@ -306,7 +307,9 @@ class AgentIn(AgentChangesIn):
 
     @property
     def default_tools(self) -> Sequence[str]:
-        """The tools that it gets without their names."""
+        """The tools that it gets without their names. Raises: FeatureMissing."""
+        if self.include_multi_agent_tools and not MULTI_AGENT_TOOLS:
+            raise FeatureMissing("groups", "the agent can't have tools that write to others", "leave them out")
         base = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
         return (*base, *(MULTI_AGENT_TOOLS if self.include_multi_agent_tools else ()))
 

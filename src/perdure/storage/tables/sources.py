@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import NotFound
+from perdure.core.features import feature_roots
 from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId
 from perdure.core.messages import Draft
 from perdure.core.sources import MemoryWrite, MessageSource, Source, SourceSummary, WriteSource
@@ -18,12 +19,14 @@ from perdure.storage.tables.table import OWN_AGENT, Table, own_agent, parts
 
 _WRITE = "owner_id, ref, place, kind, label, name, message_ids, agent_id, run_id, message_id, created_at, reverted_by"
 
-_KINDS = {"agent_blocks": "block", "conversation_blocks": "block", "agent_archives": "archive", "agent_graphs": "graph"}
+_OF_FEATURES = {table: root.key for root in feature_roots() if root.has_sources for table in root.of_agents}
+_KEYS = {"agent_blocks": "block_id", "conversation_blocks": "block_id", "agent_archives": "archive_id", **_OF_FEATURES}
 OWNERS = " UNION ".join(
-    f"SELECT o.id FROM {links} x JOIN {kind}s o ON o.id = x.{kind}_id WHERE x.agent_id = {{agent}}{{own}}"
-    for links, kind in _KINDS.items()
+    f"SELECT o.id FROM {links} x JOIN {key.removesuffix('_id')}s o ON o.id = x.{key}"
+    " WHERE x.agent_id = {agent}{own}"
+    for links, key in _KEYS.items()
 )
-"""The blocks, archives and graphs of an agent, whose writes its sources are of."""
+"""The blocks, archives and the like of an agent, whose writes its sources are of."""
 
 _OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :org_id')}) AND {OWN_AGENT}"
 
@@ -175,7 +178,8 @@ class Sources(Table):
         add_writes(self._db, writes)
 
     def _check_own(self, owner_id: str) -> None:
-        kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
+        kinds = (key.removesuffix("_id") for key in _KEYS.values())
+        kind = next((kind for kind in kinds if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
         own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
         if not kind or not self._rows(own, owner_id=storable(owner_id)):
             raise NotFound("memory", owner_id)

@@ -20,7 +20,7 @@ from perdure.storage.database.row_format import ChecksumColumns, Row, load, stor
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
-from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
+from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_shared, unfinished_deletes
 from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows, reset_pending
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
@@ -52,9 +52,6 @@ def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
         return True
     if agents := _ids(db, org_id, "agents"):
         Agents(db, org_id).delete(AgentId(agents[0]))
-        return True
-    if graphs := _ids(db, org_id, "graphs"):
-        delete_graph(db, org_id, OwnId(graphs[0]))
         return True
     for table in _SHARED:
         if ids := _ids(db, org_id, table):

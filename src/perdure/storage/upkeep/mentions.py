@@ -83,12 +83,6 @@ TEXT_TABLES: Mapping[str, TextTable] = {
         for feature in find_features()
         for one in feature.text_tables
     },
-    "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
-    "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
-    "episodes": _of("graph", "graphs", "graph_id", "seq", "ref text scope"),
-    "fact_rules": _of("graph", "graphs", "graph_id", "seq", "text relation"),
-    "communities": _of("graph", "graphs", "graph_id", "seq", "name summary"),
-    "graphs": _of("graph", "graphs", "id", "", "settings dropped"),
     "messages": _of_agent("message", "seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
     "message_revisions": _of_agent("earlier_message", "seq revision", "parts", checksums=REVISION_CHECKSUMS),
     "summary_nodes": _of_agent("summary", "conversation_seq seq", "text rejected"),
@@ -197,11 +191,9 @@ class Mentions(Table):
         return page
 
     def owners(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
-        """(table, id) of each block, archive and file that the agent has, its folders' included, of its graph with its
-        archives, and of blocks that it once edited and nobody has."""
+        """(table, id) of each block and archive that the agent has, of what features say that it has, and of blocks
+        that it once edited and nobody has."""
         own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
-        graph = f"FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE {own} AND a.agent_id = :agent_id"
-        graph += " AND g.org_id = :org_id"
         rows = self._rows(
             f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
             " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
@@ -210,9 +202,7 @@ class Mentions(Table):
             " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
             " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
             f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
-            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)}"
-            f" UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
-            f" {graph} UNION SELECT 'archives', g.entity_archive_id {graph} ORDER BY 1, 2",
+            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)} ORDER BY 1, 2",
             agent_id=agent_id,
         )
         return [(row[0], row[1]) for row in rows]
@@ -223,14 +213,11 @@ class Mentions(Table):
         return restore(str(first(self._rows(sql, id=storable(owner_id)), TEXT_TABLES[table].place, owner_id)[0]))
 
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
-        """The agents that have this block, archive, file or graph."""
+        """The agents that have this block, this archive, or this thing of a feature."""
         sql = {
             "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
             " conversation_blocks WHERE block_id = :id",
-            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id"
-            " FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE :id IN (g.fact_archive_id,"
-            " g.entity_archive_id)",
-            "graphs": "SELECT agent_id FROM agent_graphs WHERE graph_id = :id",
+            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id",
         }
         more = [agents for kind, _, agents in _MORE_OWNERS if kind == table]
         found = " UNION ".join([sql[table], *more] if table in sql else more)

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.context.sections.envelopes import envelope
 from perdure.core.agents import Agent
-from perdure.core.conversations import is_graph_key
+from perdure.core.conversations import ConversationState, is_graph_key
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
@@ -40,6 +40,14 @@ def build_fact_deltas(
         if seen.get(key, 0) < memory.versions[key]:
             return _build(tx, agent.id, GraphId(key), seen.get(key, 0), inputs.counter)
     return ()
+
+
+def graph_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
+    """The agent's graph -> the newest version of a fact that a person wrote; empty: none."""
+    if (graph_id := opening.has.get("graph")) is None:
+        return {}
+    version = tx.of(Graphs).newest_of_people(graph_id)
+    return {graph_id: version} if version else {}
 
 
 def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
