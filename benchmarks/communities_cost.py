@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perdure.core.ids import Uuids
 from perdure.features.facts.units.communities import update_communities
-from perdure.features.facts.units.graphs import NewEntity, NewFact, add_facts, create_graph, store_entities
+from perdure.features.facts.units.graphs import FactFields, NewEntity, add_facts, create_graph, store_entities
 from perdure.features.facts.values.facts import Fact, Graph
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
@@ -31,11 +31,11 @@ async def measure(folder: Path, size: int) -> tuple[float, float]:
     store, draw = InlineStore(folder / f"{size}.db"), random.Random(7)
     count = max(GROUP, size // FACTS_OF_ENTITY)
 
-    def new(number: int) -> NewFact:
+    def new(number: int) -> FactFields:
         one = draw.randrange(count)
         group = one // GROUP * GROUP
         two = group + (one - group + 1 + draw.randrange(min(GROUP, count - group) - 1)) % min(GROUP, count - group)
-        return NewFact(text=f"{one} knows {two} ({number}).", subject=one + 1, relation="KNOWS", object=two + 1)
+        return FactFields(text=f"{one} knows {two} ({number}).", subject=one + 1, relation="KNOWS", object=two + 1)
 
     def start(tx: Tx) -> Graph:
         graph = create_graph(tx, "people", ids=IDS, at=START)

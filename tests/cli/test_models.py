@@ -11,7 +11,7 @@ import pytest
 
 from perdure import AsyncPerdure, Perdure
 from perdure.cli.chat.slash import run_command
-from perdure.cli.session.session import Session
+from perdure.cli.session.session import ChatSession
 from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
 from perdure.providers.choosing import Choice
@@ -117,7 +117,7 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
         out, err, source = io.StringIO(), io.StringIO(), ListedLines(["hello", "/model"])
         view = TextView(out, err, interactive=False, coloured=False)
-        await Session(again, await again.agent(agent.id), source, view, run_command=run_command).run()
+        await ChatSession(again, await again.agent(agent.id), source, view, run_command=run_command).run()
 
         assert "Nothing was sent. Set MISTRAL_API_KEY, or give the agent another model" in err.getvalue()
         assert "it is not available here: Set MISTRAL_API_KEY" in out.getvalue()

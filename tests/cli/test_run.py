@@ -42,7 +42,7 @@ import typer
 from perdure.cli.commands.run import LastAgent, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    from perdure.cli.views.view import View
+    from perdure.cli.views.view import Output
     from perdure.cli.session.work import deleting
     from perdure.library.perdure import AsyncPerdure
 
@@ -57,7 +57,7 @@ class Look:
 
 @command("parcel show")
 async def show(
-    view: View,
+    view: Output,
     *,
     name: Annotated[str, argument("Whose.", "NAME")],
     look: Look,
@@ -71,7 +71,7 @@ async def show(
 
 
 @command("parcel send", json=False)
-async def send(view: View, name: Annotated[str, argument("Whose.", "NAME")] = "ann") -> None:
+async def send(view: Output, name: Annotated[str, argument("Whose.", "NAME")] = "ann") -> None:
     """Send a parcel."""
     view.print(name)
 
@@ -82,7 +82,7 @@ async def send(view: View, name: Annotated[str, argument("Whose.", "NAME")] = "a
     refuses=[(lambda given: given["times"] > 9, "{times} times is too often", "--times")],
 )
 async def weigh(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
     times: Annotated[int, option("How often.")] = 1,
@@ -93,35 +93,35 @@ async def weigh(
 
 
 @command("parcel list", none="There are no parcels.", shape={"parcels": []})
-async def list_parcels(view: View, agent: LastAgent) -> None:
+async def list_parcels(view: Output, agent: LastAgent) -> None:
     """List the parcels."""
     view.show({"parcels": [agent.name]}, agent.name)
 
 
 @command("parcel open", finds="parcel")
 async def open_parcel(
-    view: View, perdure: AsyncPerdure, names: Annotated[list[str], argument("Which.", "NAME...")]
+    view: Output, perdure: AsyncPerdure, names: Annotated[list[str], argument("Which.", "NAME...")]
 ) -> None:
     """Open parcels."""
     view.show(names)
 
 
 @command("parcel count", lacks="nothing to count")
-async def count(view: View, perdure: AsyncPerdure) -> None:
+async def count(view: Output, perdure: AsyncPerdure) -> None:
     """Count the parcels."""
     view.show_long(0, f"{len(await perdure.agents())} of them")
     view.hint("that is all")
 
 
 @command("parcel delete")
-async def delete(view: View, name: Annotated[str, argument("Whose.", "NAME")], yes: Yes = False) -> None:
+async def delete(view: Output, name: Annotated[str, argument("Whose.", "NAME")], yes: Yes = False) -> None:
     """Delete a parcel."""
     with deleting(view, f"parcel {name!r}", "its string stays", yes=yes, gone=name):
         view.print("cut")
 
 
 @command("other")
-async def other(view: View) -> None:
+async def other(view: Output) -> None:
     """Do something else."""
 '''
 

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import AsyncPerdure, MessageAdded, tool
 from perdure.cli.chat.slash import run_command
-from perdure.cli.session.session import Session
+from perdure.cli.session.session import ChatSession
 from perdure.cli.views.render import RunRenderer
 from perdure.cli.views.terminal import Terminal
 from perdure.cli.views.text import TextView
@@ -341,7 +341,7 @@ async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: P
         agent = await perdure.agent("guide")
         out, err, source = io.StringIO(), io.StringIO(), ListedLines([], interactive=True)
         view = TextView(out, err, interactive=True, coloured=False)
-        session = Session(perdure, agent, source, view, run_command=run_command)
+        session = ChatSession(perdure, agent, source, view, run_command=run_command)
         source.lines.append("I live in Turin.")
         await session.run()
         assert "Nothing was sent." in err.getvalue()

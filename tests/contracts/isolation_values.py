@@ -48,6 +48,7 @@ from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
 
+USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
@@ -139,7 +140,7 @@ OF_VERBS: Mapping[str, Any] = {
         "callbacks.change_all.change": lambda callback: callback,
     },
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
+    **{"secrets.list_behind.name": "", "used.add.used": USED, "used.add_today.used": USED},
     **{
         "files.find_by_digest.digest": "plan.md",
         "servers.put_listing.failure": "stolen",

@@ -15,7 +15,6 @@ from perdure.core.ids import FactId
 from perdure.features.facts.tables import Entities, Episodes, Facts
 from perdure.features.facts.units.graphs import (
     FactFields,
-    NewFact,
     add_facts,
     change_fact,
     delete_episodes,
@@ -166,7 +165,7 @@ def _do(
 
     def add() -> None:
         supports = [place for place in step.sources if place in episodes] or [next(iter(episodes))]
-        new = NewFact(**step.fields)
+        new = cast(FactFields, step.fields)
         links = [[episodes[place] for place in supports]]
         (fact,) = add_facts(tx, graph, [new], origin=origin, ids=units.ids, at=at, episodes=links)
         ids.append(fact.id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
@@ -48,7 +50,7 @@ class Basket:
 def test_what_null_stands_for_is_stored_as_null() -> None:
     """So a row holds nothing for a value that says nothing, and comes back the same."""
     fruits = JSON_TUPLE._replace(null=())
-    basket = RowFormat(Basket, "fruits", {fruits: "fruits"})
+    basket = RowFormat(Basket, {fruits: "fruits"})
 
     assert [basket.params(Basket(some)) for some in ((), None, ("fig",))] == [
         {"fruits": None},
@@ -56,3 +58,24 @@ def test_what_null_stands_for_is_stored_as_null() -> None:
         {"fruits": '["fig"]'},
     ]
     assert [basket.read([stored]).fruits for stored in (None, '["fig"]')] == [(), ("fig",)]
+
+
+@dataclass(frozen=True, slots=True)
+class Crate:
+    name: str
+    is_full: bool
+    packed_at: datetime | None
+    weights: tuple[int, ...]
+    labels: Mapping[str, str]
+
+
+def test_fields_of_a_dataclass_are_stored_by_their_types() -> None:
+    """So a new field of one is a column without a further word."""
+    crates = RowFormat(Crate)
+    crate = Crate("a\x00b", True, datetime(2026, 1, 2, tzinfo=UTC), (1, 2), {"from": "Porto"})
+
+    row = crates.params(crate)
+
+    assert crates.columns == "name, is_full, packed_at, weights, labels"
+    assert list(row.values()) == ["a\x1b0000b", 1, "2026-01-02T00:00:00.000000+00:00", "[1,2]", '{"from":"Porto"}']
+    assert crates.read([*row.values()]) == crate

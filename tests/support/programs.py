@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from perdure import AsyncPerdure
 from perdure.cli.app import app
 from perdure.cli.chat.slash import run_command
-from perdure.cli.session.session import Session
+from perdure.cli.session.session import ChatSession
 from perdure.cli.views.text import TextView
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
@@ -120,7 +120,7 @@ class Chat:
     out: io.StringIO
     err: io.StringIO
     source: ListedLines
-    session: Session
+    session: ChatSession
 
     async def type_lines(self, *lines: str | None) -> int:
         """Type these lines, or Ctrl-C where one is None; the exit code."""
@@ -146,4 +146,6 @@ async def open_chat(
         out, err = (Screen() if terminal else io.StringIO()), io.StringIO()
         view = TextView(out, err, interactive=person, coloured=False)
         source = ListedLines([], interactive=person)
-        yield Chat(store, agent, view, out, err, source, Session(store, agent, source, view, run_command=run_command))
+        yield Chat(
+            store, agent, view, out, err, source, ChatSession(store, agent, source, view, run_command=run_command)
+        )

@@ -81,12 +81,10 @@ def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: st
 
 
 def _seal(tx: Tx, tool_id: ToolId, name: str, value: str, cipher: Cipher) -> str:
-    """Encrypt one value."""
     return base64.b64encode(cipher.encrypt(value.encode(), bound_to=_binding(tx, tool_id, name))).decode()
 
 
 def _open(tx: Tx, tool_id: ToolId, name: str, code: ToolCode, cipher: Cipher) -> str:
-    """Decrypt one value."""
     return cipher.decrypt(base64.b64decode(code.sealed[name]), bound_to=_binding(tx, tool_id, name)).decode()
 
 

@@ -117,7 +117,6 @@ def open_variable(tx: Tx, variable: Variable, cipher: Cipher) -> str:
 
 
 def _variable_binding(tx: Tx, variable: Variable) -> str:
-    """Return what an encrypted variable is bound to; its name may change."""
     return f"sandbox/{tx.org_id}/{variable.id}"
 
 

@@ -26,7 +26,7 @@ from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class PromptAnswer:
     """A model's answer to a prompt."""
 
     text: str
@@ -39,7 +39,7 @@ class Prompts(AsyncPart):
 
     async def generate(
         self, agent_id: AgentId, prompt: str, *, system: str | None = None, model: str | None = None
-    ) -> Generated:
+    ) -> PromptAnswer:
         """The answer of the agent's model, or of another, to a prompt alone: without memory, history and tools.
 
         Raises: EmptyMessage, MessageTooLarge, NotFound, ModelNotFound, LimitReached, ModelError.
@@ -67,7 +67,7 @@ class Prompts(AsyncPart):
             options=ModelOptions.from_settings(settings),
         )
         reply = await CallBudget(agent, self._ports).ask(found, request)
-        return Generated(text_of(reply.parts), handle, reply.usage)
+        return PromptAnswer(text_of(reply.parts), handle, reply.usage)
 
     async def build_payload(
         self,

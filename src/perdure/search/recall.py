@@ -59,67 +59,52 @@ class Candidates:
         self.facts.setdefault((candidate.kind, candidate.id), facts)
 
 
-RECALL_HITS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, bool], None] = Point("recall_hits")
-"""A feature adds what it finds for the request; with explanations if so asked."""
-RECALL_FILLS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, int, Callable[[str], int]], None] = Point(
+RECALL_HITS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates], None] = Point("recall_hits")
+"""A feature adds what it finds for the request."""
+RECALL_FILLS: Point[[Tx, Agent, SearchRequest, RecallScope, Candidates, Callable[[str], int]], None] = Point(
     "recall_fills"
 )
-"""A feature adds what may fill the budget of so many tokens, as they are counted."""
+"""A feature adds what may fill the budget, with tokens counted like this."""
 
 
 def recall(
-    tx: Tx,
-    scope: RecallScope,
-    turns: SearchRequest | None,
-    passages: SearchRequest,
-    *,
-    budget_tokens: int,
-    count: Callable[[str], int],
-    floor: float = 0.0,
-    explain: bool = False,
-    timezone: str = "UTC",
-    in_words: bool = False,
+    tx: Tx, scope: RecallScope, turns: SearchRequest | None, passages: SearchRequest, *, count: Callable[[str], int]
 ) -> Recalled:
     """Recall the best of the scope that fits. Raises: NotFound: no such agent or archive.
 
     Args:
         turns, passages: the query for each search; without `turns` no messages are searched.
-        floor: the lowest score of passages and turns.
-        timezone: of dates in the text, without an agent; an agent has its own.
-        in_words: the text is plain lines.
     """
-    limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
     collection = Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
         _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
     if agent is not None and scope.features is not None:
-        RECALL_HITS(tx, agent, passages, scope, collection, explain)
+        RECALL_HITS(tx, agent, passages, scope, collection)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter(states=RECALLED_STATES))
-        _add_passages(tx, ranked, archives, scope, collection, limit=limit, floor=floor, explain=explain)
+        _add_passages(tx, ranked, archives, scope, collection)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)
-        ranked_messages = rank_messages(tx, agent, turns, where=where)
-        _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
+        _add_turns(tx, rank_messages(tx, agent, turns, where=where), turns, scope, collection)
     if agent is not None and scope.fills:
         if scope.features is not None:
-            RECALL_FILLS(tx, agent, passages, scope, collection, budget_tokens, count)
+            RECALL_FILLS(tx, agent, passages, scope, collection, count)
         if turns is not None:
             _add_newest(tx, agent, turns, scope, collection)
     packed = pack(
         collection.candidates,
-        budget=budget_tokens,
+        budget=scope.budget_tokens,
         count=count,
         query=passages.text,
-        timezone=timezone if agent is None else agent.timezone,
-        in_words=in_words,
+        timezone=scope.timezone if agent is None else agent.timezone,
+        in_words=scope.in_words,
     )
     return Recalled(
         text=packed.text,
         tokens=packed.tokens if packed.text else 0,
-        budget_tokens=budget_tokens,
+        budget_tokens=scope.budget_tokens,
         sources=tuple(_sources(packed, collection)),
         left_out=packed.left_out,
         ran=collection.ran,
@@ -171,15 +156,18 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
     return scaled.round(SCORE_DIGITS)
 
 
-def _select_hits(
-    ranked: Ranking, *, limit: int, floor: float, usable: Callable[[int], bool]
-) -> Iterator[tuple[int, float]]:
-    """Yield (row of the pool, score) of the first `limit` rows that are hits themselves."""
+def _most(scope: RecallScope) -> int:
+    """Return the number of candidates of each kind."""
+    return max(CANDIDATES_MIN, min(CANDIDATES_MAX, scope.budget_tokens // TOKENS_A_HIT))
+
+
+def _select_hits(ranked: Ranking, scope: RecallScope, usable: Callable[[int], bool]) -> Iterator[tuple[int, float]]:
+    """Yield (row of the pool, score) of the first rows that are hits themselves, within the limits of a recall."""
     count = 0
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
     ):
-        if count == limit or score < floor:
+        if count == _most(scope) or score < scope.floor:
             return
         if relevant and usable(row):
             count += 1
@@ -187,21 +175,13 @@ def _select_hits(
 
 
 def _add_passages(
-    tx: Tx,
-    ranked: RankedPassages,
-    archives: Iterable[Archive],
-    scope: RecallScope,
-    collection: Candidates,
-    *,
-    limit: int,
-    floor: float,
-    explain: bool,
+    tx: Tx, ranked: RankedPassages, archives: Iterable[Archive], scope: RecallScope, collection: Candidates
 ) -> None:
     """Add the hits among the passages."""
     names = {archive.id: archive.name for archive in archives}
     collection.ran["passages"] = ranked.ran
 
-    order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
+    order = ranked.ranked.order[: READ_AHEAD * _most(scope)].tolist()
     passages = {row: ranked.texts.passage(row) for row in order}
 
     def usable(row: int) -> bool:
@@ -220,7 +200,7 @@ def _add_passages(
             folders[archive_id] = "" if owner is None else f"{owner.name}/"
         return f"{folders[archive_id]}{name}"
 
-    for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):
+    for row, score in _select_hits(ranked.ranked, scope, usable):
         passage = passages[row]
         lines, path = _lines(passage), path_of(passage)
         collection.add(
@@ -235,7 +215,7 @@ def _add_passages(
                 page=page if isinstance(page := passage.source.get("page"), int) else None,
                 occurred_at=passage.occurred_at,
             ),
-            why=why_passage(ranked, row) if explain else None,
+            why=why_passage(ranked, row) if scope.explain else None,
             archive_id=passage.archive_id,
             archive_name=names[passage.archive_id],
             source=dict(passage.source),
@@ -268,15 +248,7 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
 
 
 def _add_turns(
-    tx: Tx,
-    ranked: RankedMessages,
-    request: SearchRequest,
-    scope: RecallScope,
-    collection: Candidates,
-    *,
-    limit: int,
-    floor: float,
-    explain: bool,
+    tx: Tx, ranked: RankedMessages, request: SearchRequest, scope: RecallScope, collection: Candidates
 ) -> None:
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
     collection.ran["messages"] = ranked.ran
@@ -294,7 +266,7 @@ def _add_turns(
         """Return whether a row may be a hit."""
         return at[row] >= 0 and not is_in_view(int(at[row]))
 
-    best_rows = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
+    best_rows = list(_select_hits(ranked.ranked, scope, usable))
     scores = {int(at[row]): score for row, score in best_rows}
     rows = {int(at[row]): row for row, _ in best_rows}
     neighbours: dict[int, dict[int, float]] = {}  # index -> hit next to it -> share of the hit's score
@@ -323,7 +295,7 @@ def _add_turns(
         score = scores[index] if index in scores else max(neighbours[index].values())
         collection.add(
             _turn(message, history, index, score, neighbours_of=hits),
-            why=why_message(tx, ranked, rows[index]) if explain and index in rows else None,
+            why=why_message(tx, ranked, rows[index]) if scope.explain and index in rows else None,
             beside=hits,
             **_facts_of(message, conversations[line]),
         )
@@ -406,16 +378,17 @@ def rank_cost(place: int) -> float:
 
 
 def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
-    """Build the source of each piece."""
-    for piece in packed.pieces:
+    """Build the source of each part."""
+    for number, part in enumerate(packed.parts, 1):
+        candidate = part.candidate
         yield Source(
-            number=piece.number,
-            kind=piece.kind,
-            id=piece.id,
-            score=round(piece.score, SCORE_DIGITS),
-            tokens=piece.tokens,
-            first=piece.first,
-            last=piece.last,
-            chars=piece.chars,
-            **collection.facts[piece.kind, piece.id],
+            number=number,
+            kind=candidate.kind,
+            id=candidate.id,
+            score=round(candidate.score, SCORE_DIGITS),
+            tokens=part.tokens,
+            first=part.excerpt.first,
+            last=part.excerpt.last,
+            chars=len(candidate.text),
+            **collection.facts[candidate.kind, candidate.id],
         )

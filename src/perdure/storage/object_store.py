@@ -71,7 +71,6 @@ class ObjectStore:
             raise self._error(error, folder) from None
 
     def _error(self, error: Exception, key: str) -> StoreError:
-        """Perdure's error for one of the object store."""
         import obstore.exceptions
 
         match error:

@@ -25,7 +25,7 @@ _OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "lmstudio": "organization_own
 
 
 @dataclass(slots=True)
-class Served:
+class ServedRequest:
     """One chat request: its place in line and its tokens; `is_done`: its client got the whole answer."""
 
     request: Mapping[str, Any]
@@ -73,7 +73,7 @@ class LocalServer(HttpModel):
         self.read_tokens_s, self.parameters, self.has_listing = read_tokens_s, parameters, has_listing
         self._count, self._slots, self._in_slot = count_tokens, asyncio.Semaphore(slots), ""
         self._in_line = 0
-        self.served: list[Served] = []
+        self.served: list[ServedRequest] = []
 
     def tells(self, method: str, path: str, body: bytes) -> Any:
         """The server's listing, by its kind; None: it has nothing at this path."""
@@ -140,7 +140,7 @@ class LocalServer(HttpModel):
         if refusal := self._refusal(request, tokens):
             yield refusal
             return
-        row = Served(request, tokens, 0, waited_behind=self._in_line)
+        row = ServedRequest(request, tokens, 0, waited_behind=self._in_line)
         self.served.append(row)
         self._in_line += 1
         try:
@@ -186,7 +186,7 @@ class LocalServer(HttpModel):
                 return _error(400, text, "invalid_request_error")
         return None
 
-    def _with_usage(self, line: HttpLine, row: Served) -> HttpLine:
+    def _with_usage(self, line: HttpLine, row: ServedRequest) -> HttpLine:
         """The line with the tokens that were counted."""
         if not isinstance(line, ModelReply):
             return line
@@ -194,7 +194,7 @@ class LocalServer(HttpModel):
         usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=row.cached_tokens)
         return replace(line, usage=usage)
 
-    def _read(self, request: Mapping[str, Any], row: Served, line: HttpLine) -> HttpLine:
+    def _read(self, request: Mapping[str, Any], row: ServedRequest, line: HttpLine) -> HttpLine:
         """The line after the time that the prompt takes, with reports of it if the request asks for them; an error
         comes at once."""
         new = row.prompt_tokens - row.cached_tokens
@@ -211,7 +211,7 @@ class LocalServer(HttpModel):
         return AfterChunks(chunks, pause_s, line, are_sent=bool(reports))
 
 
-def _progress(row: Served, piece: int, pause_s: float) -> dict[str, int]:
+def _progress(row: ServedRequest, piece: int, pause_s: float) -> dict[str, int]:
     """llama.cpp's report after a piece of the prompt."""
     new = row.prompt_tokens - row.cached_tokens
     return {

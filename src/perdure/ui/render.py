@@ -67,7 +67,7 @@ class Notice:
 Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
-class Page:
+class DashboardPage:
     """A page: its template, the function that loads its data, and what features show on it."""
 
     def __init__(self, load: Load, template: str, sections: Sequence[Section] = ()) -> None:
@@ -129,12 +129,12 @@ class Pages:
         self.routes: list[BaseRoute] = []
         self.paths: list[str] = []
 
-    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], Page]:
+    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], DashboardPage]:
         """Register the function that loads a page, which shows what features have for a page of the name `sections`."""
 
-        def register(load: Load) -> Page:
+        def register(load: Load) -> DashboardPage:
             shown = sections_of(sections)
-            page = Page(load, template, shown)
+            page = DashboardPage(load, template, shown)
             for section in shown:
                 for action, act in section.actions.items():
                     self.post(action, shows=page)(act)
@@ -148,7 +148,7 @@ class Pages:
 
         return register
 
-    def post(self, path: str, *, shows: Page) -> Callable[[Act], Act]:
+    def post(self, path: str, *, shows: DashboardPage) -> Callable[[Act], Act]:
         """Register an action; after it the page `shows` is shown, with what the action did or why it did not."""
 
         def register(act: Act) -> Act:

@@ -14,8 +14,8 @@ from perdure.core.ids import Uuids
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.communities import NEIGHBOURS_MAX, choose_label
 from perdure.features.facts.units.graphs import (
+    FactFields,
     NewEntity,
-    NewFact,
     add_facts,
     change_fact,
     create_graph,
@@ -46,7 +46,7 @@ def add(tx: Tx, graph: Graph, *pairs: tuple[int, int]) -> Sequence[Fact]:
     """Facts one after the other, as they come in."""
     facts: list[Fact] = []
     for one, two in pairs:
-        new = NewFact(text=f"{one} knows {two}.", subject=one, relation="KNOWS", object=two)
+        new = FactFields(text=f"{one} knows {two}.", subject=one, relation="KNOWS", object=two)
         facts += add_facts(tx, graph, [new], origin={}, ids=IDS, at=START)
     return facts
 

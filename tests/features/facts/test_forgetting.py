@@ -13,8 +13,9 @@ import pytest
 from perdure import Agent, AsyncPerdure, FactHit, InvalidInput, Perdure, Settings
 from perdure.context.sections.assemble import parse_recalled
 from perdure.core.ids import FactId, GraphId
-from perdure.features.facts.fading.facts import duplicates, score
+from perdure.features.facts.fading.facts import judge_fact
 from perdure.features.facts.fading.passes import ForgettingWork
+from perdure.features.facts.fading.policy import find_duplicates
 from perdure.features.facts.values.facts import Fact
 from perdure.features.facts.values.settings import Forgetting
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -166,7 +167,7 @@ def test_a_fact_is_worth_its_rating_halved_with_age(
 ) -> None:
     """Uses make it younger; the age of what has ended counts from its end, and twice."""
     at: datetime = START + timedelta(days=days)
-    assert score(replace(FACT, **changes), uses, POLICY, at=at) == pytest.approx(expected)
+    assert judge_fact(replace(FACT, **changes), uses, POLICY, at=at).worth == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,10 @@ def test_a_fact_is_worth_its_rating_halved_with_age(
 )
 def test_near_duplicates_are_equal_in_words_trust_scope_and_end(changes: dict[str, Any], is_same: bool) -> None:
     other = replace(FACT, **{"id": FactId("fact-2"), "seq": 2, "rating": 0.7, **changes})
-    assert [(one.seq, kept.seq) for one, kept in duplicates([FACT, other])] == ([(2, 1)] if is_same else [])
+    judged = [judge_fact(fact, 0, POLICY, at=START) for fact in (FACT, other)]
+    found = [(one.memory.seq, kept.memory.seq) for one, kept in find_duplicates(judged)]
+
+    assert found == ([(2, 1)] if is_same else [])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.tables import Graphs
-from perdure.features.facts.units.graphs import NewFact, add_facts
+from perdure.features.facts.units.graphs import FactFields, add_facts
 from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -230,7 +230,8 @@ async def test_what_was_said_before_is_ended_behind_any_number_of_newer_facts() 
             graph = tx.of(Graphs).find_by_agent(agent.id)
             assert graph is not None
             new = [
-                NewFact(text=f"{one} {n}", subject=user, relation=one, object=thing) for n, one in enumerate(relations)
+                FactFields(text=f"{one} {n}", subject=user, relation=one, object=thing)
+                for n, one in enumerate(relations)
             ]
             add_facts(tx, graph, new, origin={"type": "program"}, ids=perdure.app.ports.ids, at=datetime.now(UTC))
 

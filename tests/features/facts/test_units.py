@@ -10,7 +10,7 @@ import pytest
 from perdure.core.errors import VersionConflict
 from perdure.features.facts.tables import Episodes, Facts
 from perdure.features.facts.units.graphs import (
-    NewFact,
+    FactFields,
     add_facts,
     change_fact,
     delete_episodes,
@@ -30,7 +30,7 @@ def add_world(tx: Tx, units: Contract) -> tuple[Graph, Fact]:
     graph = units.add_graph(tx)
     units.add_entities(tx, graph.id, "Ada", "Turin")
     episodes = tx.of(Episodes).add([units.new_episode(graph.id, "x")])
-    new = NewFact(text="Ada lives in Turin.", subject=1, relation="LIVES_IN", object=2)
+    new = FactFields(text="Ada lives in Turin.", subject=1, relation="LIVES_IN", object=2)
     (fact,) = add_facts(tx, graph, [new], origin={}, ids=units.ids, at=AT, episodes=[episodes])
     return graph, fact
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from perdure.cli.chat.slash import run_command
-from perdure.cli.session.session import Session
+from perdure.cli.session.session import ChatSession
 from perdure.testing import calls, says
 from tests.support.library import open_sync
 from tests.support.programs import open_chat, run_inside
@@ -53,7 +53,7 @@ async def test_the_chat_shows_what_a_companion_changed() -> None:
         agent = await chat.perdure.agent(chat.agent.id)
         await agent.send("I drink tea")
         await agent.companion.wake()
-        session = Session(chat.perdure, agent, chat.source, chat.view, run_command=run_command)
+        session = ChatSession(chat.perdure, agent, chat.source, chat.view, run_command=run_command)
         chat.source.lines.append(None)
         await session.run()
         first = chat.out.getvalue()

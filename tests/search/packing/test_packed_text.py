@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.search.packing.packing import Candidate, PackedText, Piece, pack
+from perdure.search.packing.packing import Candidate, PackedPart, PackedText, pack
 from perdure.search.packing.text import HEADER
 from tests.support.strategies import effort
 
@@ -107,20 +107,21 @@ def read(text: str) -> list[Item]:
     return items
 
 
-def candidate_of(piece: Piece, candidates: Sequence[Candidate]) -> Candidate:
-    (found,) = [each for each in candidates if (each.kind, each.id) == (piece.kind, piece.id)]
+def candidate_of(piece: PackedPart, candidates: Sequence[Candidate]) -> Candidate:
+    (found,) = [each for each in candidates if (each.kind, each.id) == (piece.candidate.kind, piece.candidate.id)]
     return found
 
 
 def check(found: PackedText, candidates: Sequence[Candidate]) -> None:
     items = read(found.text) if found.text else []
-    assert [item.number for item in items] == [piece.number for piece in found.pieces] == [*range(1, len(items) + 1)]
+    assert [item.number for item in items] == [*range(1, len(items) + 1)]
     named: list[Candidate] = []
-    for item, piece in zip(items, found.pieces, strict=True):
+    for item, piece in zip(items, found.parts, strict=True):
         candidate = candidate_of(piece, candidates)
         named.append(candidate)
-        part = candidate.text[piece.first : piece.last]
-        marked = ("… " if piece.first else "") + part.strip() + (" …" if piece.last < len(candidate.text) else "")
+        first, last = piece.excerpt.first, piece.excerpt.last
+        part = candidate.text[first:last]
+        marked = ("… " if first else "") + part.strip() + (" …" if last < len(candidate.text) else "")
         assert item.body == marked.split("\n")
         match candidate.kind:
             case "block":
@@ -185,7 +186,7 @@ def test_what_fits_is_shown_whole(candidates: list[Candidate]) -> None:
     some = pack(candidates, budget=len(whole.text) + max(24, SPARE * (len(candidates) + 1)), count=len)
     less = pack(candidates, budget=len(whole.text) - 1, count=len)
 
-    assert [(piece.first, piece.last) for piece in whole.pieces] == [(0, piece.chars) for piece in whole.pieces]
+    assert all(piece.whole for piece in whole.parts)
     assert whole.left_out == 0
     assert some.text == whole.text
     assert less.text != whole.text
@@ -197,9 +198,9 @@ def test_no_room_is_left_for_what_was_left_out(candidates: list[Candidate], shar
     """Where all that is shown is whole, what is not would be too much: each by itself."""
     budget = int(share * len(pack(candidates, budget=10**6, count=len).text))
     found = pack(candidates, budget=budget, count=len)
-    if any((piece.first, piece.last) != (0, piece.chars) for piece in found.pieces):
+    if not all(piece.whole for piece in found.parts):
         return
-    shown = {piece.id for piece in found.pieces}
+    shown = {piece.candidate.id for piece in found.parts}
 
     for each in candidates:
         if each.id not in shown:
@@ -218,21 +219,21 @@ def test_of_equally_long_ones_the_best_are_shown(scores: list[int], budget: int)
         for at, score in enumerate(scores)
     ]
     found = pack(candidates, budget=budget, count=len)
-    shown = sorted(piece.score for piece in found.pieces if piece.last == piece.chars)
+    shown = sorted(piece.candidate.score for piece in found.parts if piece.excerpt.last == len(piece.candidate.text))
 
     assert shown == [12 - len(shown) + 1.0 + at for at in range(len(shown))]
-    assert found.left_out == 12 - len(found.pieces)
+    assert found.left_out == 12 - len(found.parts)
 
 
 def test_texts_that_are_too_long_to_count_are_taken_by_their_beginning() -> None:
     """A text of 10,000 characters fits a budget that is a little larger, and not one that is smaller."""
     text = " ".join(f"{at:04}" for at in range(2_000))
     candidate = Candidate(kind="passage", id="p", text=text)
-    (whole,) = pack([candidate], budget=len(text) + 100, count=len).pieces
-    (part,) = pack([candidate], budget=len(text), count=len).pieces
+    (whole,) = pack([candidate], budget=len(text) + 100, count=len).parts
+    (part,) = pack([candidate], budget=len(text), count=len).parts
 
-    assert (whole.first, whole.last) == (0, len(text))
-    assert 0.9 * len(text) < part.last - part.first < len(text)
+    assert (whole.excerpt.first, whole.excerpt.last) == (0, len(text))
+    assert 0.9 * len(text) < part.excerpt.last - part.excerpt.first < len(text)
 
 
 def to_the_token(text: str) -> int:
@@ -261,7 +262,7 @@ def test_what_fits_to_the_token_is_shown(sizes: list[int], long: int | None, sco
     whole = pack(candidates, budget=tokens, count=to_the_token)
     less = pack(candidates, budget=tokens - 1, count=to_the_token)
 
-    assert [(piece.first, piece.last) for piece in whole.pieces] == [(0, size) for size in sizes]
+    assert [(piece.excerpt.first, piece.excerpt.last) for piece in whole.parts] == [(0, size) for size in sizes]
     assert (whole.tokens, whole.left_out) == (tokens, 0)
     assert less.tokens < tokens
 
@@ -279,7 +280,7 @@ def test_not_one_more_would_fit(sizes: list[int], scores: list[int], gone: set[i
     some = [each for at, each in enumerate(candidates) if at not in gone]
     budget = max(len(HEADER), pack(some, budget=10**6, count=count).tokens)
     found = pack(candidates, budget=budget, count=count)
-    shown = {piece.id: (piece.first, piece.last) == (0, piece.chars) for piece in found.pieces}
+    shown = {piece.candidate.id: piece.whole for piece in found.parts}
     if all(shown.values()):
         for each in candidates:
             if each.id not in shown:
@@ -342,7 +343,7 @@ def test_a_lone_text_is_shown_as_far_as_it_fits(chars: int, budget: int) -> None
     found = pack([candidate], budget=budget, count=count)
 
     assert found.tokens <= budget
-    assert found.pieces
+    assert found.parts
 
 
 @effort(12, 2000)
@@ -352,6 +353,6 @@ def test_no_neighbour_is_there_without_its_hit(chars: int, sizes: list[int], bud
     hit = short(0, chars, 2.0)
     near = [short(at, size, 1.0, neighbours_of=(hit.id,)) for at, size in enumerate(sizes, start=1)]
     for count in (len, to_the_token, lambda text: len(text) + 5 * text.count("\n")):
-        shown = [piece.id for piece in pack([hit, *near], budget=budget, count=count).pieces]
+        shown = [piece.candidate.id for piece in pack([hit, *near], budget=budget, count=count).parts]
 
         assert not shown or hit.id in shown

@@ -100,8 +100,8 @@ def test_the_budget_is_never_passed(
     found = pack(candidates, budget=budget, count=COUNTERS[counter], query=query, timezone="Asia/Tokyo")
 
     assert found.tokens == COUNTERS[counter](found.text) <= budget
-    assert len(found.pieces) + found.left_out == len({(each.kind, each.id) for each in candidates})
-    assert bool(found.text) == bool(found.pieces)
+    assert len(found.parts) + found.left_out == len({(each.kind, each.id) for each in candidates})
+    assert bool(found.text) == bool(found.parts)
     random.Random(seed).shuffle(candidates)
     assert pack(candidates, budget=budget, count=COUNTERS[counter], query=query, timezone="Asia/Tokyo") == found
 
@@ -113,16 +113,14 @@ def test_pieces_are_what_the_text_shows(candidates: list[Candidate], budget: int
     found = pack(candidates, budget=budget, count=len)
 
     hits = {each.id for each in candidates if each.kind == "turn" and not each.neighbours_of}
-    shown = {piece.id for piece in found.pieces}
-    assert [int(mark) for mark in re.findall(r"^\[(\d+)\]", found.text, re.MULTILINE)] == [
-        piece.number for piece in found.pieces
-    ]
-    for number, piece in enumerate(found.pieces, start=1):
-        same = [each for each in candidates if (each.kind, each.id) == (piece.kind, piece.id)]
-        assert piece.number == number
-        assert piece.chars in {len(each.text) for each in same}
-        assert 0 <= piece.first < piece.last <= piece.chars
-        if piece.kind == "turn" and piece.id not in hits:
+    shown = {piece.candidate.id for piece in found.parts}
+    marks = [int(mark) for mark in re.findall(r"^\[(\d+)\]", found.text, re.MULTILINE)]
+    assert marks == [*range(1, len(found.parts) + 1)]
+    for piece in found.parts:
+        same = [each for each in candidates if (each.kind, each.id) == (piece.candidate.kind, piece.candidate.id)]
+        assert len(piece.candidate.text) in {len(each.text) for each in same}
+        assert 0 <= piece.excerpt.first < piece.excerpt.last <= len(piece.candidate.text)
+        if piece.candidate.kind == "turn" and piece.candidate.id not in hits:
             assert any(near in shown & hits for each in same for near in each.neighbours_of)
 
 
@@ -131,7 +129,7 @@ def test_a_neighbour_brings_no_neighbours_of_its_own() -> None:
     hit, near, far = turn(1, "Hit."), turn(2, "Near.", neighbours_of=("turn-1",)), turn(3, "Far.")
     found = packed(hit, near, replace(far, neighbours_of=("turn-2",)))
 
-    assert [piece.id for piece in found.pieces] == ["turn-1", "turn-2"]
+    assert [piece.candidate.id for piece in found.parts] == ["turn-1", "turn-2"]
 
 
 @effort(12, 600)
@@ -143,7 +141,7 @@ def test_content_never_passes_for_structure(candidates: list[Candidate]) -> None
     for line in found.text.splitlines():
         assert line == "" or re.match(r"# Recalled|## (Blocks|Documents|Conversations)$|### |\[\d+\]|…$|  ", line), line
     assert found.text.count("\n## ") <= 3
-    assert len(re.findall(r"^\[\d+\]", found.text, re.MULTILINE)) == len(found.pieces)
+    assert len(re.findall(r"^\[\d+\]", found.text, re.MULTILINE)) == len(found.parts)
 
 
 def test_the_text_reads_in_order() -> None:
@@ -181,7 +179,7 @@ def test_the_text_reads_in_order() -> None:
         "### 2023-05-08, call\n"
         "[7] 12:00 Ada: It came back."
     )
-    assert [piece.id for piece in found.pieces][3:] == ["turn-5", "turn-6", "turn-9", "turn-90"]
+    assert [piece.candidate.id for piece in found.parts][3:] == ["turn-5", "turn-6", "turn-9", "turn-90"]
     assert found.left_out == 0
 
 
@@ -196,7 +194,7 @@ def test_the_better_of_two_is_taken() -> None:
     """When there is room for one."""
     found = packed(turn(1, "The dog barked at night.", 1.0), turn(2, "The walrus sang at noon.", 2.0), budget=130)
 
-    assert [piece.id for piece in found.pieces] == ["turn-2"]
+    assert [piece.candidate.id for piece in found.parts] == ["turn-2"]
     assert found.left_out == 1
 
 
@@ -207,7 +205,7 @@ def test_what_was_said_already_comes_later() -> None:
     other = turn(3, "Its name is Olga, and it has only one tusk left now", 2.0)
     found = packed(first, again, other, budget=230)
 
-    assert [piece.id for piece in found.pieces] == ["turn-1", "turn-3"]
+    assert [piece.candidate.id for piece in found.parts] == ["turn-1", "turn-3"]
 
 
 def test_a_neighbour_comes_with_its_hit_or_not_at_all() -> None:
@@ -215,8 +213,8 @@ def test_a_neighbour_comes_with_its_hit_or_not_at_all() -> None:
     hit = turn(5, "A walrus, " * 40, 0.1)
     near = turn(6, "Oh.", 50.0, neighbours_of=("turn-5",))
 
-    assert [piece.id for piece in packed(near).pieces] == []
-    assert [piece.id for piece in packed(hit, near).pieces] == ["turn-5", "turn-6"]
+    assert [piece.candidate.id for piece in packed(near).parts] == []
+    assert [piece.candidate.id for piece in packed(hit, near).parts] == ["turn-5", "turn-6"]
 
 
 def test_a_hit_that_is_also_a_neighbour_is_a_hit() -> None:
@@ -224,7 +222,7 @@ def test_a_hit_that_is_also_a_neighbour_is_a_hit() -> None:
     both = turn(6, "Oh.", 2.0)
     found = packed(replace(both, score=0.5, neighbours_of=("turn-5",)), both)
 
-    assert [(piece.id, piece.score) for piece in found.pieces] == [("turn-6", 2.0)]
+    assert [(piece.candidate.id, piece.candidate.score) for piece in found.parts] == [("turn-6", 2.0)]
     assert found.left_out == 0
 
 
@@ -234,13 +232,13 @@ def test_a_long_text_is_taken_around_what_was_asked() -> None:
     lines[249] = "The walrus of Olga was born in Tromsø."
     found = packed(passage(1, "\n".join(lines), lines=(1, 400)), budget=700, query="Where was the walrus born?")
 
-    (piece,) = found.pieces
+    (piece,) = found.parts
     assert "The walrus of Olga was born in Tromsø." in found.text
     first, last = map(int, re.findall(r"lines (\d+)-(\d+)", found.text)[0])
     assert first < 250 < last
     assert f"\n  … Line {first} has" in found.text
     assert found.text.endswith(f"Line {last} has nothing to say. …")
-    assert 300 < piece.last - piece.first < piece.chars
+    assert 300 < piece.excerpt.last - piece.excerpt.first < len(piece.candidate.text)
     assert found.tokens > 500
 
 
@@ -255,7 +253,7 @@ def test_blocks_leave_room_for_what_was_asked() -> None:
     """They take half of the budget at most while there is something else."""
     found = packed(block("persona", "I am kind. " * 200), turn(1, "The walrus sang.", 1.0), budget=600)
 
-    assert [piece.id for piece in found.pieces] == ["block-persona", "turn-1"]
+    assert [piece.candidate.id for piece in found.parts] == ["block-persona", "turn-1"]
 
 
 def test_the_counter_is_asked_seldom() -> None:

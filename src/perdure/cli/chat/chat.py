@@ -9,8 +9,8 @@ from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.commands.agents import conversation_named, show_last_turns
 from perdure.cli.session.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
 from perdure.cli.session.needs import NO_AGENT
-from perdure.cli.session.session import WAITING, Session
-from perdure.cli.session.source import Source, StdinLines
+from perdure.cli.session.session import WAITING, ChatSession
+from perdure.cli.session.source import StdinLines, TextSource
 from perdure.cli.session.work import has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.incoming.addresses import without_password
@@ -56,12 +56,12 @@ async def chat(
             model_name = target.agent.info.model
             if message is None and model_name not in perdure.models:  # the / commands still work
                 view.note(f"The model {model_name} is not available here: there are {known_models(perdure.models)}.")
-            source: Source = StdinLines()
+            source: TextSource = StdinLines()
             if interactive:
                 from perdure.cli.session.prompt import PromptLines
 
                 source = PromptLines(settings.folder, command_help(), view.hint)
-            session = Session(
+            session = ChatSession(
                 perdure, target.agent, source, view, conversation=conversation_id, run_command=run_command
             )
             code = await (session.run() if message is None else session.send(message))

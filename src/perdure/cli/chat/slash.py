@@ -11,7 +11,7 @@ from rich.text import Text
 from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits
 from perdure.cli.session.agent_choice import context_command, known_models, model_row, set_model
-from perdure.cli.session.session import Session
+from perdure.cli.session.session import ChatSession
 from perdure.cli.views.context import context_view
 from perdure.cli.views.hits import Searching, search_more
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
@@ -26,7 +26,7 @@ ANSWER_ROWS = 100
 """Newest messages among which the last answer is."""
 
 
-Run = Callable[[Session, str], Awaitable[None]]
+Run = Callable[[ChatSession, str], Awaitable[None]]
 """Runs a command with the text after its name."""
 
 
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Command] = {}
 _ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}
 
 
-async def run_command(session: Session, line: str) -> None:
+async def run_command(session: ChatSession, line: str) -> None:
     """Run the command of a line. Raises: InvalidInput: unknown command or wrong usage; errors of the library."""
     name, _, argument = line.partition(" ")
     name = _ALIASES.get(name, name)
@@ -85,7 +85,7 @@ def _wrong_usage(name: str) -> InvalidInput:
 
 
 @_command("/memory [LABEL [history | restore N]]")
-async def _memory(session: Session, argument: str) -> None:
+async def _memory(session: ChatSession, argument: str) -> None:
     """Show memory blocks, the versions of one, or restore one."""
     agent, view, words = session.agent, session.view, argument.split()
     match words:
@@ -111,7 +111,7 @@ for _feature in find_features():
 
 
 @_command("/search TEXT")
-async def _search(session: Session, argument: str) -> None:
+async def _search(session: ChatSession, argument: str) -> None:
     """Search everything that was said, and the archive."""
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
@@ -120,7 +120,7 @@ async def _search(session: Session, argument: str) -> None:
 
 
 @_command("/why [ID]")
-async def _why(session: Session, argument: str) -> None:
+async def _why(session: ChatSession, argument: str) -> None:
     """Show what was in the request behind the last answer, or where the memory with an id or words comes from."""
     if not argument:
         newest = await session.agent.messages(conversation=session.conversation, limit=ANSWER_ROWS, newest_first=True)
@@ -132,7 +132,7 @@ async def _why(session: Session, argument: str) -> None:
 
 
 @_command("/recall [on | off]")
-async def _recall(session: Session, argument: str) -> None:
+async def _recall(session: ChatSession, argument: str) -> None:
     """Show whether each message is looked up in memory first, or change it."""
     session.agent = await session.perdure.agent(session.agent.id)
     settings = dict(session.agent.info.settings)
@@ -158,7 +158,7 @@ async def _recall(session: Session, argument: str) -> None:
 
 
 @_command("/remember TEXT")
-async def _remember(session: Session, argument: str) -> None:
+async def _remember(session: ChatSession, argument: str) -> None:
     """Store a text in the agent's archive."""
     passage = await session.agent.archive(argument)
     session.view.show({"remembered": passage.id}, Text(f"Remembered: {fold(visible(argument), ABOUT_CHARS)}"))
@@ -166,7 +166,7 @@ async def _remember(session: Session, argument: str) -> None:
 
 
 @_command("/forget TEXT")
-async def _forget(session: Session, argument: str) -> None:
+async def _forget(session: ChatSession, argument: str) -> None:
     """Take a text out of memory and history; /undo brings it back."""
     preview = await session.agent.find_mentions(argument)
     result = await session.agent.forget(argument)
@@ -179,7 +179,7 @@ async def _forget(session: Session, argument: str) -> None:
 
 
 @_command("/undo [NUMBER]")
-async def _undo(session: Session, argument: str) -> None:
+async def _undo(session: ChatSession, argument: str) -> None:
     """Undo what was forgotten or corrected last."""
     if argument and not argument.isdecimal():
         raise _wrong_usage("/undo")
@@ -188,19 +188,19 @@ async def _undo(session: Session, argument: str) -> None:
 
 
 @_command("/approvals")
-async def _approvals(session: Session, argument: str) -> None:
+async def _approvals(session: ChatSession, argument: str) -> None:
     """Show the calls that wait, and ask you about yours."""
     await session.approvals()
 
 
 @_command("/approve [CALL]")
-async def _approve(session: Session, argument: str) -> None:
+async def _approve(session: ChatSession, argument: str) -> None:
     """Let a call run that waits for you, by default all of them."""
     await session.decide(True, argument or None)
 
 
 @_command("/deny [CALL] [REASON]")
-async def _deny(session: Session, argument: str) -> None:
+async def _deny(session: ChatSession, argument: str) -> None:
     """Refuse a call that waits for you, by default all of them."""
     first, _, rest = argument.partition(" ")
     call_ids = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
@@ -209,7 +209,7 @@ async def _deny(session: Session, argument: str) -> None:
 
 
 @_command("/new [NAME]")
-async def _new(session: Session, argument: str) -> None:
+async def _new(session: ChatSession, argument: str) -> None:
     """Begin a new conversation with the same memory."""
     conversation = await session.agent.new_conversation(summary=argument or None)
     await session.switch_to(conversation.id)
@@ -220,14 +220,14 @@ async def _new(session: Session, argument: str) -> None:
 
 
 @_command("/conversations")
-async def _conversations(session: Session, argument: str) -> None:
+async def _conversations(session: ChatSession, argument: str) -> None:
     """List the conversations."""
     await agents.show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
 @_command("/switch NUMBER")
-async def _switch(session: Session, argument: str) -> None:
+async def _switch(session: ChatSession, argument: str) -> None:
     """Go on with another conversation."""
     conversation = await agents.conversation_named(session.agent, argument)
     await agents.show_conversation(session.view, session.agent, conversation)
@@ -238,7 +238,7 @@ async def _switch(session: Session, argument: str) -> None:
 
 
 @_command("/rename NAME")
-async def _rename(session: Session, argument: str) -> None:
+async def _rename(session: ChatSession, argument: str) -> None:
     """Say what this conversation is about."""
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
@@ -247,7 +247,7 @@ async def _rename(session: Session, argument: str) -> None:
 
 
 @_command("/reset")
-async def _reset(session: Session, argument: str) -> None:
+async def _reset(session: ChatSession, argument: str) -> None:
     """Take what was said in this conversation out of view, for good; memory stays."""
     resets = await session.reset()
     if resets is not None:
@@ -255,7 +255,7 @@ async def _reset(session: Session, argument: str) -> None:
 
 
 @_command("/model [HANDLE]")
-async def _model(session: Session, argument: str) -> None:
+async def _model(session: ChatSession, argument: str) -> None:
     """Show the agent's model, or pin another; `default` has it follow the default."""
     app, view = session.perdure.app, session.view
     if app.models.endpoints and (argument or not app.models.listings):
@@ -275,7 +275,7 @@ async def _model(session: Session, argument: str) -> None:
 
 
 @_command("/context")
-async def _context(session: Session, argument: str) -> None:
+async def _context(session: ChatSession, argument: str) -> None:
     """Show what fills the model's window."""
     overview = await session.agent.context(conversation=session.conversation)
     session.view.show({"context": context_shape(overview)}, context_view(overview))
@@ -284,7 +284,7 @@ async def _context(session: Session, argument: str) -> None:
 
 
 @_command("/agents")
-async def _agents(session: Session, argument: str) -> None:
+async def _agents(session: ChatSession, argument: str) -> None:
     """List the agents."""
     rows = await agents.load_agents(session.perdure)
     session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
@@ -292,7 +292,7 @@ async def _agents(session: Session, argument: str) -> None:
 
 
 @_command("/help")
-async def _help(session: Session, argument: str) -> None:
+async def _help(session: ChatSession, argument: str) -> None:
     """List the commands."""
     commands = {command.usage: command.help for command in COMMANDS.values()}
     table = new_table("usage", "help", styles={"usage": "bold"}, head=False)
@@ -303,6 +303,6 @@ async def _help(session: Session, argument: str) -> None:
 
 
 @_command("/quit")
-async def _quit(session: Session, argument: str) -> None:
+async def _quit(session: ChatSession, argument: str) -> None:
     """Leave."""
     session.leave()

@@ -33,7 +33,7 @@ if for_work(__name__):
         settings_view,
         transcript_view,
     )
-    from perdure.cli.views.view import AgentRow, ConversationRow, View, plural
+    from perdure.cli.views.view import AgentRow, ConversationRow, Output, plural
     from perdure.core.conversations import Conversation
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, is_id
@@ -56,7 +56,7 @@ LAST_TURNS = 3
 
 @command("agent create")
 async def create_agent(
-    view: View,
+    view: Output,
     name: Annotated[str, argument("Of the new agent.", "NAME")],
     model: Annotated[str | None, option("Its model, as provider/name; by default as found.", "HANDLE")] = None,
     profile: NewProfile = None,
@@ -80,7 +80,7 @@ async def create_agent(
 
 
 @command("agent list", none=f"There are no agents yet. {FIRST_AGENT}")
-async def list_agents(view: View, perdure: AsyncPerdure) -> None:
+async def list_agents(view: Output, perdure: AsyncPerdure) -> None:
     """List the agents, the one used last first."""
     rows = await load_agents(perdure)
     view.show([agent_shape(row) for row in rows], agents_view(rows[:SHOWN]))
@@ -91,7 +91,7 @@ async def list_agents(view: View, perdure: AsyncPerdure) -> None:
 
 @command("agent update", change=True)
 async def update_agent(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     model: Annotated[str, option("Pin this model, or `default`: follow the default.", "HANDLE")],
@@ -103,7 +103,7 @@ async def update_agent(
 
 @command("agent settings", change=lambda given: bool(given["changes"]))
 async def settings(
-    view: View,
+    view: Output,
     agent: LastAgent,
     changes: Annotated[
         list[str] | None, argument("Such as context_engine=sliding_window; values are JSON.", "[NAME=VALUE]...")
@@ -129,7 +129,7 @@ async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
 
 
 @command("agent reset", json=False, change=True)
-async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
+async def reset(view: Output, agent: Agent, yes: Yes = False) -> None:
     """Take the old messages of an agent out of its view, for good; its memory stays.
 
     Memory blocks, archives and files stay, and so does the log.
@@ -143,7 +143,7 @@ async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
 
 @command("agent cancel", json=False, change=True)
 async def cancel(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     conversation: Annotated[str | None, option("Only this one; a number or id.", "NUMBER")] = None,
@@ -156,7 +156,7 @@ async def cancel(
 
 
 @command("agent delete", change=True)
-async def delete_agent(view: View, perdure: AsyncPerdure, agent: Agent, yes: Yes = False) -> None:
+async def delete_agent(view: Output, perdure: AsyncPerdure, agent: Agent, yes: Yes = False) -> None:
     """Delete an agent with its whole history; its memory blocks, archives and files stay."""
     also = f"{plural(await agent.message_count(), 'message')} of {agent.id} too; {KEPT}"
     with work.deleting(view, f"agent {agent.name!r}", also, yes=yes, again=KEPT, gone=agent.id):
@@ -164,7 +164,7 @@ async def delete_agent(view: View, perdure: AsyncPerdure, agent: Agent, yes: Yes
 
 
 @command("conversation list", none=NO_AGENT, shape={"conversations": []})
-async def list_conversations(view: View, agent: LastAgent) -> None:
+async def list_conversations(view: Output, agent: LastAgent) -> None:
     """List the conversations of an agent, oldest first."""
     await show_conversations(view, agent, await last_conversation(agent))
     view.hint(f"`{chat_command(agent)} --conversation NUMBER` goes on with one of them.")
@@ -172,7 +172,7 @@ async def list_conversations(view: View, agent: LastAgent) -> None:
 
 @command("conversation rename", finds="conversation", change=True)
 async def rename(
-    view: View,
+    view: Output,
     number: Number,
     name: Annotated[str, argument("What it is about; '' takes its name away.", "NAME")],
     agent: LastAgent,
@@ -184,7 +184,7 @@ async def rename(
 
 
 @command("conversation delete", finds="conversation", change=True)
-async def delete_conversation(view: View, number: Number, agent: LastAgent, yes: Yes = False) -> None:
+async def delete_conversation(view: Output, number: Number, agent: LastAgent, yes: Yes = False) -> None:
     """Hide a conversation from every list, search and view, for good."""
     conversation = await conversation_named(agent, number)
     what, stays = f"conversation {conversation.seq} of agent {agent.name!r}", "memory blocks, archives and files stay"
@@ -209,7 +209,7 @@ async def conversation_named(agent: AsyncAgent, name: str) -> Conversation:
     raise NotFound("conversation", name, hint=hint)
 
 
-async def show_conversations(view: View, agent: AsyncAgent, current: ConversationId | None) -> None:
+async def show_conversations(view: Output, agent: AsyncAgent, current: ConversationId | None) -> None:
     """Show every conversation of the agent, oldest first.
 
     Args:
@@ -219,7 +219,7 @@ async def show_conversations(view: View, agent: AsyncAgent, current: Conversatio
     view.show({"conversations": [conversation_shape(row) for row in rows]}, conversations_view(rows))
 
 
-async def show_conversation(view: View, agent: AsyncAgent, conversation: Conversation) -> None:
+async def show_conversation(view: Output, agent: AsyncAgent, conversation: Conversation) -> None:
     """Show the conversation that the chat continues."""
     about = about_conversation(await _row(agent, conversation, conversation.id))
     view.show({"conversation": conversation.id}, Text.assemble(f"Conversation {conversation.seq}: ", about))
@@ -234,7 +234,7 @@ async def _row(agent: AsyncAgent, conversation: Conversation, current: Conversat
 
 @command("history")
 async def history(
-    view: View,
+    view: Output,
     agent: LastAgent,
     since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
     limit: Annotated[int | None, option("How many messages; by default 100, or all since.", min=1, max=10_000)] = None,
@@ -270,7 +270,7 @@ def entry_shape(entry: TranscriptEntry) -> dict[str, Any]:
 
 
 async def show_last_turns(
-    view: View, agent: AsyncAgent, conversation: ConversationId | None, turns: int = LAST_TURNS
+    view: Output, agent: AsyncAgent, conversation: ConversationId | None, turns: int = LAST_TURNS
 ) -> None:
     """Show a person the last turns of a conversation (None: the agent's first), dimmed."""
     line = (await agent.find_conversation(conversation)).id
@@ -280,7 +280,7 @@ async def show_last_turns(
 
 @command("conversation import", json=False, change=True)
 async def import_messages(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],

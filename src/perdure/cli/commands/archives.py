@@ -22,7 +22,7 @@ if for_work(__name__):
     from perdure.cli.views.hits import MoreHits, Searching, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
-        View,
+        Output,
         first_names,
         fold,
         local_time,
@@ -55,7 +55,7 @@ NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 @command("archive list", none=NO_ARCHIVE)
-async def list_archives(view: View, perdure: AsyncPerdure) -> None:
+async def list_archives(view: Output, perdure: AsyncPerdure) -> None:
     """List the archives, and which agents have them."""
     agents = await _agents_by_archive(perdure)
     infos = [archive.info for archive in await work.load_all(perdure.archives.list)]
@@ -75,7 +75,7 @@ async def list_archives(view: View, perdure: AsyncPerdure) -> None:
     "archive show", lacks=NO_STORE, refuses=[(lambda given: given["agent"] and given["archive"], BY_ITSELF, "ARCHIVE")]
 )
 async def list_passages(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     archive: Annotated[
         str | None, argument("Name or id of the archive; by default all of the agent.", "[ARCHIVE]")
@@ -96,7 +96,7 @@ async def list_passages(
 
 @command("archive restore", finds="passage")
 async def restore(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
@@ -107,7 +107,7 @@ async def restore(
 
 
 @command("archive attach", finds="archive", change=True)
-async def attach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
+async def attach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Let an agent search an archive."""
     target = await perdure.archives.get(archive)
     await agent.archives.attach(target.id)
@@ -116,7 +116,7 @@ async def attach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent:
 
 
 @command("archive detach", finds="archive", change=True)
-async def detach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
+async def detach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
     """Take an archive from an agent."""
     target = await perdure.archives.get(archive)
     await agent.archives.detach(target.id)
@@ -125,7 +125,7 @@ async def detach(view: View, perdure: AsyncPerdure, archive: ArchiveName, agent:
 
 
 @command("archive delete", finds="archive")
-async def delete(view: View, perdure: AsyncPerdure, archive: ArchiveName, yes: Yes = False) -> None:
+async def delete(view: Output, perdure: AsyncPerdure, archive: ArchiveName, yes: Yes = False) -> None:
     """Delete an archive with its passages, for good."""
     target = await perdure.archives.get(archive)
     agents = (await _agents_by_archive(perdure))[target.id]
@@ -150,7 +150,7 @@ def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
     return shape | {"agents": list(agents)}
 
 
-def _show_passages(view: View, passages: Sequence[Passage]) -> None:
+def _show_passages(view: Output, passages: Sequence[Passage]) -> None:
     """Show passages with their ids, which the other commands take, and their states."""
     table = new_table("id", "text", "when", "state", styles={"id": "dim", "text": "bold"})
     for one in passages:
@@ -165,7 +165,7 @@ def _show_passages(view: View, passages: Sequence[Passage]) -> None:
     refuses=[(lambda given: len(given["names"]) != 2 - given["every"], EXPORTS, None)],
 )
 async def export_archives(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
     every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
@@ -190,7 +190,7 @@ async def export_archives(
 
 @command("archive import", json=False)
 async def import_archives(
-    view: View,
+    view: Output,
     file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
     into: Annotated[
         str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
@@ -226,7 +226,7 @@ async def import_archives(
     ],
 )
 async def search(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     text: Annotated[str, argument("What to search for.", "TEXT")],
     agent: MemoryOwner = None,
@@ -287,7 +287,7 @@ def passage_states(state: str | None) -> Sequence[PassageState]:
 
 
 def show_hits(
-    view: View,
+    view: Output,
     query: str,
     messages: Hits[MessageHit] | None,
     passages: Hits[PassageHit],

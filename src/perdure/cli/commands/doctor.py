@@ -20,7 +20,7 @@ if for_work(__name__):
     from perdure import app
     from perdure.cli.commands.store_checks import UPGRADED, Check, checks_view, store_checks
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, plural, price, visible
+    from perdure.cli.views.view import Output, plural, price, visible
     from perdure.core.errors import InvalidInput, PerdureError
     from perdure.core.hooks import HOOK_POINTS, Hook
     from perdure.core.text.pip_line import pip_line
@@ -46,7 +46,7 @@ _WINDOW_FIXES = {
 
 
 @command("hook list")
-async def list_hooks(view: View) -> None:
+async def list_hooks(view: Output) -> None:
     """List the hooks of this machine, in the order in which they are called."""
     shapes, lines = [], []
     for hook in app.configured_hooks(Settings.from_environment()):
@@ -85,7 +85,7 @@ def _problem(hook: Hook) -> str:
 
 
 @command("doctor")
-async def doctor(view: View) -> int:
+async def doctor(view: Output) -> int:
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
     checks = [check async for check in examine(progress=view.show_status)]
     view.clear_status()

@@ -22,7 +22,7 @@ if for_work(__name__):
     from perdure.cli.views.origins import origin_view
     from perdure.cli.views.render import diff_view
     from perdure.cli.views.text import blocks_view, versions_view
-    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.views.view import Output, fold, local_time, new_table, plural, visible
     from perdure.core.blocks import Block
     from perdure.core.errors import NotFound
     from perdure.core.forgetting.values import PLACE_NAMES, ForgetPreview, ForgetResult, UndoResult
@@ -44,21 +44,21 @@ EXCERPT_CHARS = 100
 
 
 @command("memory list")
-async def list_blocks(view: View, agent: LastAgent) -> None:
+async def list_blocks(view: Output, agent: LastAgent) -> None:
     """List the memory blocks of an agent with their values."""
     show_blocks(view, await agent.blocks.list())
     view.hint("`perdure memory history LABEL` shows how a block came to be what it is.")
 
 
 @command("memory show")
-async def show_block(view: View, label: Label, agent: LastAgent) -> None:
+async def show_block(view: Output, label: Label, agent: LastAgent) -> None:
     """Show a memory block."""
     show_blocks(view, [await agent.blocks.get(label)])
     view.hint(f"`perdure memory history {label}` shows how it came to be what it is.")
 
 
 @command("memory history")
-async def history(view: View, label: Label, agent: LastAgent) -> None:
+async def history(view: Output, label: Label, agent: LastAgent) -> None:
     """Show the versions of a memory block: who wrote each, and the difference."""
     await show_versions(view, agent, label)
     view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
@@ -66,7 +66,7 @@ async def history(view: View, label: Label, agent: LastAgent) -> None:
 
 @command("memory restore", change=True)
 async def restore(
-    view: View,
+    view: Output,
     label: Label,
     version: Annotated[int, argument("Its number in the history.", "VERSION", min=0)],
     agent: LastAgent,
@@ -76,20 +76,20 @@ async def restore(
     view.hint(f"The agent sees it from the next message on: `{chat_command(agent)}`.")
 
 
-def show_blocks(view: View, blocks: Sequence[Block]) -> None:
+def show_blocks(view: Output, blocks: Sequence[Block]) -> None:
     """Show memory blocks, or that there are none."""
     parts = blocks_view(blocks) if blocks else [Text("This agent has no memory blocks.")]
     view.show({"blocks": [block_shape(block) for block in blocks]}, *parts)
 
 
-async def show_versions(view: View, agent: AsyncAgent, label: str) -> None:
+async def show_versions(view: Output, agent: AsyncAgent, label: str) -> None:
     """Show the versions of a block."""
     versions = await agent.blocks.history(label)
     shape = {"label": label, "versions": [version_shape(version) for version in versions]}
     view.show(shape, *versions_view(label, versions, agent.id))
 
 
-async def restore_version(view: View, agent: AsyncAgent, label: str, version: int) -> None:
+async def restore_version(view: Output, agent: AsyncAgent, label: str, version: int) -> None:
     """Give a block the value of an earlier version, and show the difference."""
     before = await agent.blocks.get(label)
     block = await agent.blocks.restore(label, version)
@@ -105,7 +105,7 @@ async def restore_version(view: View, agent: AsyncAgent, label: str, version: in
 
 @command("memory revert", change=True)
 async def revert_writes(
-    view: View,
+    view: Output,
     agent: Agent,
     writes: Annotated[
         list[str], argument("A version of a block as block-…@3, or the id of a passage or episode.", "WRITE...")
@@ -118,7 +118,7 @@ async def revert_writes(
 
 
 @command("source list")
-async def list_sources(view: View, agent: LastAgent, limit: Limit = 100) -> None:
+async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> None:
     """List what the memory of an agent came from: web pages, files, MCP servers, tools, agents, imports."""
     found = await agent.sources.list(limit=limit)
     numbers = ("blocks", "passages", "facts", "reverted")
@@ -154,7 +154,7 @@ def _write_view(one: WriteText) -> list[RenderableType]:
 
 
 @command("source show")
-async def show_source(view: View, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
+async def show_source(view: Output, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
     """Show the blocks, passages and facts that came from one source, or were written in one run."""
     writes = await agent.sources.show(source, limit=limit)
     parts = [part for one in writes for part in _write_view(one)]
@@ -167,14 +167,14 @@ async def show_source(view: View, agent: Agent, source: SourceName, limit: Limit
 
 @command("source revert", change=True)
 async def revert_source(
-    view: View, agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False
+    view: Output, agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
     """Take back all that came from one source or run. `perdure undo` brings it back."""
     await _revert(view, agent, partial(agent.sources.revert, source), dry_run=dry_run, yes=yes)
 
 
 async def _revert(
-    view: View, agent: Agent, revert: Callable[..., Awaitable[RevertResult]], *, dry_run: bool, yes: bool
+    view: Output, agent: Agent, revert: Callable[..., Awaitable[RevertResult]], *, dry_run: bool, yes: bool
 ) -> None:
     """Show what a revert would do, ask, and do it."""
     result = await revert(dry_run=True)
@@ -206,7 +206,7 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
 
 @command("why", finds="memory or answer")
 async def why(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     of: Annotated[str, argument("Of a run, step, message, passage, block or fact, or words of a memory.", "ID")],
     agent: MemoryOwner = None,
@@ -224,7 +224,7 @@ async def why(
     show_origin(view, origin)
 
 
-def show_origin(view: View, origin: Origin) -> None:
+def show_origin(view: Output, origin: Origin) -> None:
     """Show an origin."""
     view.show({"why": origin_shape(origin)}, *origin_view(origin))
     view.hint("`perdure why ID` opens each of these ids")
@@ -232,7 +232,7 @@ def show_origin(view: View, origin: Origin) -> None:
 
 @command("forget", change=True)
 async def forget(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     text: Annotated[str, argument("A text, or the id of a message or passage.", "TEXT")],
@@ -272,7 +272,7 @@ async def forget(
 
 @command("undo", change=lambda given: not given["list_all"])
 async def undo(
-    view: View,
+    view: Output,
     agent: Agent,
     number: Annotated[int | None, argument("Which correction; by default the last.", "NUMBER")] = None,
     list_all: Annotated[bool, flag("--list", "List the corrections instead.")] = False,
@@ -332,7 +332,7 @@ def forget_shape(agent: AsyncAgent, preview: ForgetPreview, result: ForgetResult
     }
 
 
-def show_undone(view: View, result: UndoResult) -> None:
+def show_undone(view: Output, result: UndoResult) -> None:
     """Show what was undone, and what was not."""
     text = fold(visible(result.correction.text), EXCERPT_CHARS)
     conflicts = (Text(f"not undone: {visible(one)}", "yellow") for one in result.conflicts)

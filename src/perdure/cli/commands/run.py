@@ -183,7 +183,7 @@ class NounGroup(_WholeHelp, TyperGroup):
 def command(
     name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None, **needs: Any
 ) -> Callable[[Work], Work]:
-    """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
+    """Declare a command, such as `agent create`: its arguments are those of the function behind the `Output`, where a
     dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
 
     Args:

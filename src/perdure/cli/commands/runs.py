@@ -17,13 +17,13 @@ if for_work(__name__):
 
     from perdure.cli.commands.agents import conversation_named
     from perdure.cli.session.agent_choice import chat_command, context_command
-    from perdure.cli.session.session import Session
+    from perdure.cli.session.session import ChatSession
     from perdure.cli.session.source import StdinLines
     from perdure.cli.session.work import get_agent, read_object, read_text
     from perdure.cli.views.context import cost, steps_view
     from perdure.cli.views.json import fields, message_shape, step_shape
     from perdure.cli.views.text import pending_shape, pending_text, transcript_view
-    from perdure.cli.views.view import View, local_time, new_table, visible
+    from perdure.cli.views.view import Output, local_time, new_table, visible
     from perdure.core.answers import PendingCall
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, MessageId, RunId
@@ -31,7 +31,7 @@ if for_work(__name__):
     from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.parts.checks import Page
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.runs.replays import Answer
+    from perdure.library.runs.replays import ReplayAnswer
 
     AgentCall = tuple[str, PendingCall]
     """(name of the agent, call)"""
@@ -48,7 +48,7 @@ NO_CALL = "no call waits for anybody"
 
 @command("run list", none=f"There are no runs yet: {NO_AGENT}")
 async def list_runs(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Annotated[str | None, argument("Name or id; by default of all.", "AGENT")] = None,
     limit: Limit = 20,
@@ -67,7 +67,7 @@ async def list_runs(
 
 
 @command("run show", finds="run")
-async def show_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
+async def show_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Show the time line of a run, its steps with tokens and price, and its messages."""
     run, spans = await perdure.runs.spans_of_run(await _find_run(perdure, run_id))
     agent = await perdure.agent(run.key.agent_id)
@@ -96,7 +96,7 @@ async def show_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
 
 
 @command("run cancel", finds="run")
-async def cancel_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
+async def cancel_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Ask a run to stop."""
     run = await perdure.runs.run(await _find_run(perdure, run_id))
     if run.ended:
@@ -108,7 +108,7 @@ async def cancel_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None
 
 
 @command("run export", json=False, finds="run")
-async def export_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None:
+async def export_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None:
     """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
     found = await _find_run(perdure, run_id)
     view.print(json.dumps(await perdure.runs.export_run(found), ensure_ascii=False, indent=2))
@@ -116,7 +116,7 @@ async def export_run(view: View, perdure: AsyncPerdure, run_id: RunName) -> None
 
 @command("run replay", finds="run")
 async def replay_run(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     run_id: RunName,
     model: Annotated[str | None, option("Another model.", "HANDLE")] = None,
@@ -143,7 +143,7 @@ async def replay_run(
 
 @command("run fork", finds="message")
 async def fork_run(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     message_id: Annotated[str, argument("The id of a message, or its beginning.", "MESSAGE")],
     before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
@@ -165,7 +165,7 @@ def run_shape(run: Run) -> dict[str, Any]:
     return fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
 
 
-def _answer_text(answer: Answer | None) -> str:
+def _answer_text(answer: ReplayAnswer | None) -> str:
     """What a model said and called."""
     if answer is None:
         return "(no answer)"
@@ -191,7 +191,7 @@ async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
 
 
 @command("approval list", none=NO_CALL)
-async def list_approvals(view: View, perdure: AsyncPerdure) -> None:
+async def list_approvals(view: Output, perdure: AsyncPerdure) -> None:
     """List the tool calls that wait for a person, or for the program that sent the message."""
     waiting = await perdure.approvals.list_all()
     shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
@@ -208,7 +208,7 @@ def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
 
 @command("approval approve", json=False, change=True)
 async def approve(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     call: OfCall = None,
@@ -218,14 +218,14 @@ async def approve(
     """Approve waiting calls of an agent, and print its answer."""
     if arguments is not None:
         read_object("--arguments", arguments, '{"city": "Rome"}')
-    session = Session(perdure, agent, StdinLines(), view)
+    session = ChatSession(perdure, agent, StdinLines(), view)
     session.conversation = await _find_conversation(perdure, agent, call, conversation)
     return await session.run_decision(True, call, arguments=arguments)
 
 
 @command("approval deny", json=False, change=True)
 async def deny(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     call: OfCall = None,
@@ -233,7 +233,7 @@ async def deny(
     conversation: InConversation = None,
 ) -> int:
     """Refuse waiting calls of an agent, and print its answer."""
-    session = Session(perdure, agent, StdinLines(), view)
+    session = ChatSession(perdure, agent, StdinLines(), view)
     session.conversation = await _find_conversation(perdure, agent, call, conversation)
     return await session.run_decision(False, call, reason=reason)
 

@@ -24,7 +24,7 @@ if for_work(__name__):
     from perdure.cli.session.agent_choice import choose_model, with_help
     from perdure.cli.views.terminal import standard_streams
     from perdure.cli.views.text import TextView
-    from perdure.cli.views.view import View, visible
+    from perdure.cli.views.view import Output, visible
     from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
     from perdure.core.incoming.addresses import without_password
     from perdure.engine.ports import SystemClock
@@ -50,7 +50,7 @@ def _fast_loop() -> Any:
 
 @command("serve", json=False, loop=_fast_loop)
 async def serve(
-    view: View,
+    view: Output,
     host: Annotated[str | None, option("Where to listen; by default on this machine only.", "ADDRESS")] = None,
     port: Annotated[int | None, option("By default 8283; 0: any free port.", min=0, max=65_535)] = None,
     workers: Annotated[int | None, option("How many processes serve; by default 1.", min=1, max=256)] = None,
@@ -67,7 +67,7 @@ async def serve(
 
 @command("ui", json=False, loop=_fast_loop)
 async def ui(
-    view: View,
+    view: Output,
     host: Annotated[str | None, option("Where the server listens.", "ADDRESS")] = None,
     port: Annotated[int | None, option("By default 8283.", min=0, max=65_535)] = None,
     browse: Annotated[bool, flag("--browser/--no-browser", "Open the page, or print its address.")] = True,

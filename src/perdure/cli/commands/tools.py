@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.session.work import deleting, get_agent, load_all, open_store, read_object, read_pairs, read_text
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.views.view import Output, fold, local_time, new_table, plural, visible
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.incoming.addresses import is_postgres
     from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
@@ -42,7 +42,7 @@ NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 @command("tool add")
 async def add_tool(
-    view: View,
+    view: Output,
     file: Annotated[Path, argument("Python; its last public function is the tool.", "FILE.py")],
     name: Annotated[str | None, option("Another function of the file.", "NAME")] = None,
     requirements: Annotated[
@@ -78,7 +78,7 @@ async def add_tool(
 
 @command("tool list", none=NO_TOOL)
 async def list_tools(
-    view: View, perdure: AsyncPerdure, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False
+    view: Output, perdure: AsyncPerdure, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False
 ) -> None:
     """List the tools, and the agents that have them."""
     tools = await load_all(perdure.tools.list)
@@ -95,7 +95,7 @@ async def list_tools(
 
 
 @command("tool show", finds="tool")
-async def show_tool(view: View, perdure: AsyncPerdure, name: ToolName) -> None:
+async def show_tool(view: Output, perdure: AsyncPerdure, name: ToolName) -> None:
     """Show the description of a tool that models see, and its source."""
     tool = await perdure.tools.get(name)
     code = await perdure.tools.code(tool.id)
@@ -109,7 +109,7 @@ async def show_tool(view: View, perdure: AsyncPerdure, name: ToolName) -> None:
 
 @command("tool test")
 async def test_tool(
-    view: View,
+    view: Output,
     name: Annotated[str, argument("Name or id of a tool, or a file that is not added yet.", "NAME")],
     arguments: Annotated[str, argument("A JSON object.", "ARGS")] = "{}",
     agent: Annotated[str | None, agent_option("Run it for this agent, which must have it.")] = None,
@@ -139,7 +139,7 @@ async def test_tool(
 
 
 @command("tool attach", json=False, finds="tool", change=True)
-async def attach_tool(view: View, name: ToolName, agent: LastAgent) -> None:
+async def attach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
     """Give a tool to an agent."""
     tool = await agent.tools.attach(name)
     for warning in schema_warnings(tool.spec):
@@ -148,14 +148,14 @@ async def attach_tool(view: View, name: ToolName, agent: LastAgent) -> None:
 
 
 @command("tool detach", json=False, finds="tool", change=True)
-async def detach_tool(view: View, name: ToolName, agent: LastAgent) -> None:
+async def detach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
     """Take a tool from an agent."""
     await agent.tools.detach(name)
     view.hint(f"{agent.name} has {name} no longer; the tool itself stays.")
 
 
 @command("tool delete", json=False, finds="tool")
-async def delete_tool(view: View, perdure: AsyncPerdure, name: ToolName, yes: Yes = False) -> None:
+async def delete_tool(view: Output, perdure: AsyncPerdure, name: ToolName, yes: Yes = False) -> None:
     """Take a tool from all agents and delete it."""
     tool = await perdure.tools.get(name)
     agents = (await _agents_by_tool(perdure))[tool.spec.name]
@@ -227,7 +227,7 @@ def _example(tool: Tool) -> str:
 
 
 @command("secret set", json=False)
-async def set_secret(view: View, name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
+async def set_secret(view: Output, name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
     """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
 
     Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
@@ -243,7 +243,7 @@ async def set_secret(view: View, name: SecretName, agent: SecretOwner = None, or
 
 
 @command("secret list", none=NO_SECRET)
-async def list_secrets(view: View, perdure: AsyncPerdure, agent: SecretOwner = None, org: Org = None) -> None:
+async def list_secrets(view: Output, perdure: AsyncPerdure, agent: SecretOwner = None, org: Org = None) -> None:
     """List the names of the secrets; values are never shown."""
     secrets = await (await _secrets_of(view, perdure, agent, change=False)).list()
     lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
@@ -253,7 +253,7 @@ async def list_secrets(view: View, perdure: AsyncPerdure, agent: SecretOwner = N
 
 @command("secret delete", json=False, finds="secret")
 async def delete_secret(
-    view: View, perdure: AsyncPerdure, name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False
+    view: Output, perdure: AsyncPerdure, name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False
 ) -> None:
     """Delete a secret."""
     secrets = await _secrets_of(view, perdure, agent, change=True)
@@ -265,7 +265,7 @@ async def delete_secret(
 
 @command("secret rotate")
 async def rotate_secrets(
-    view: View,
+    view: Output,
     forget_old: Annotated[
         bool, flag("--forget-old", "Delete the older keys of the file; older backups need them.")
     ] = False,
@@ -293,7 +293,7 @@ async def rotate_secrets(
     return 0
 
 
-async def _secrets_of(view: View, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
+async def _secrets_of(view: Output, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
     """The secrets of an agent, or those of all."""
     return perdure.secrets if agent is None else (await get_agent(view, perdure, agent, change=change)).secrets
 

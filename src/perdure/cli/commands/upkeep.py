@@ -16,7 +16,7 @@ if for_work(__name__):
 
     from perdure.app import accept_loss as accept_lost_log
     from perdure.cli.session.work import get_agent, has_store, no_store, open_store, progress_bar
-    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.views.view import Output, plural, visible
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.upkeep import Comparison
@@ -29,7 +29,7 @@ RESTORE = "What was damaged can't be made anew: restore a backup by `perdure res
 
 @command("store verify", json=False)
 async def verify(
-    view: View,
+    view: Output,
     repair: Annotated[bool, flag("--repair", "Rebuild indexes, vectors and counts that differ.")] = False,
     accept_loss: Annotated[bool, flag("--accept-loss", "Continue with the rest of a store whose log is gone.")] = False,
 ) -> int:
@@ -57,7 +57,7 @@ async def verify(
         raise StoreDamaged(_ADVICE.sub("", str(error))) from error
 
 
-def _show_comparison(view: View, comparison: Comparison) -> int:
+def _show_comparison(view: Output, comparison: Comparison) -> int:
     """Print what differs, and return the exit code."""
     faults, hint = comparison.faults, view.hint
     rows = sum(owner.rows for owner in comparison.owners)
@@ -85,7 +85,7 @@ def _show_comparison(view: View, comparison: Comparison) -> int:
 
 
 @command("store scrub", json=False, lacks="nothing to scrub")
-async def scrub(view: View, perdure: AsyncPerdure) -> None:
+async def scrub(view: Output, perdure: AsyncPerdure) -> None:
     """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
 
     The database is written anew, and others can't write meanwhile. Run it after deleting what nobody may find.
@@ -99,7 +99,7 @@ async def scrub(view: View, perdure: AsyncPerdure) -> None:
 
 @command("store reindex", json=False, lacks="nothing to embed")
 async def reindex(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     archive: Annotated[str | None, option("The passages of this archive, by name or id.", "ARCHIVE")] = None,
     agent: Annotated[str | None, agent_option("The messages of this agent, by name or id.")] = None,

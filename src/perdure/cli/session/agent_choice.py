@@ -16,7 +16,7 @@ from rich.text import Text
 from perdure.app import App, ModelRegistry, facts_of, model_registry, own_models
 from perdure.cli.session.work import get_agent, has_store, load_conversations
 from perdure.cli.views.terminal import program
-from perdure.cli.views.view import ModelRow, View, first_names, plural, visible
+from perdure.cli.views.view import ModelRow, Output, first_names, plural, visible
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE
@@ -118,7 +118,7 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
 
 
 async def open_agent(
-    perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View, profile: str | None = None
+    perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: Output, profile: str | None = None
 ) -> ChatAgent:
     """The agent to chat with.
 
@@ -157,7 +157,7 @@ async def open_agent(
     return ChatAgent(agent, False, await last_conversation(agent))
 
 
-async def choose_model(perdure: AsyncPerdure, view: View) -> None:
+async def choose_model(perdure: AsyncPerdure, view: Output) -> None:
     """Choose the model of new agents, and show what was tried in vain."""
     choice = await perdure.app.choose(progress=view.show_status)
     view.clear_status()
@@ -165,7 +165,7 @@ async def choose_model(perdure: AsyncPerdure, view: View) -> None:
         view.note(note)
 
 
-async def greet(target: ChatAgent, view: View, *, place: str, reason: str) -> None:
+async def greet(target: ChatAgent, view: Output, *, place: str, reason: str) -> None:
     """Show which agent answers, and what it remembers or, for a new one, where its memory is.
 
     Args:
@@ -204,7 +204,7 @@ def shell_word(name: str) -> str:
     return name if shlex.quote(name) == name else f'"{name}"'
 
 
-async def _find_agent(view: View, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
+async def _find_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
     """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
     if name is None:
         return await perdure.last_agent()

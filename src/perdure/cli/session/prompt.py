@@ -46,7 +46,7 @@ def drop_typed(folder: Path, text: str) -> None:
 
 
 class PromptLines:
-    """`Source` at a terminal. Enter sends, Alt-Enter begins a new line, Ctrl-D or Ctrl-C twice leaves.
+    """`TextSource` at a terminal. Enter sends, Alt-Enter begins a new line, Ctrl-D or Ctrl-C twice leaves.
 
     Args:
         folder: of the history file.

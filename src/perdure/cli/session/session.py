@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from rich.text import Text
 
 from perdure.cli.session.agent_choice import ModelElsewhere, shell_word
-from perdure.cli.session.source import Source
+from perdure.cli.session.source import TextSource
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
-from perdure.cli.views.view import View
+from perdure.cli.views.view import Output
 from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
@@ -44,14 +44,14 @@ class News(Protocol):
         """Show what happened since the last look. Raises: PerdureError."""
 
 
-CHAT_NEWS: Point[[View], News] = Point("chat_news")
+CHAT_NEWS: Point[[Output], News] = Point("chat_news")
 """What features tell a person who chats."""
 
 Check = Callable[[PendingCall, str], Awaitable[None]]
 """Checks arguments in JSON for a call. Raises: AnswerInvalid: they don't fit the tool."""
 
 
-class Session:
+class ChatSession:
     """One person or program that talks to one agent.
 
     The first SIGINT cancels the run, the second stops waiting for it. Then a person goes on with the next message, and
@@ -62,11 +62,11 @@ class Session:
         self,
         perdure: AsyncPerdure,
         agent: AsyncAgent,
-        source: Source,
-        view: View,
+        source: TextSource,
+        view: Output,
         *,
         conversation: ConversationId | None = None,
-        run_command: Callable[[Session, str], Awaitable[None]] | None = None,
+        run_command: Callable[[ChatSession, str], Awaitable[None]] | None = None,
     ) -> None:
         """`run_command` runs a text that begins with /; without it such a text is a message."""
         self.perdure, self.agent, self.view = perdure, agent, view
@@ -74,7 +74,7 @@ class Session:
         self._source = source
         self._run_command = run_command
         self._news = CHAT_NEWS(view)
-        self._turn: Turn | None = None
+        self._turn: FollowedRun | None = None
         self._options: tuple[str, ...] = ()  # of the agent's open question
         self._waiting: set[ConversationId | None] = set()  # conversations with calls that wait
         self._leaving = self._interrupted = self._failed = False
@@ -259,9 +259,9 @@ class Session:
         turn, _ = await self._follow(self.agent.stream_answer(decisions, conversation=self.conversation))
         return not turn.abandoned
 
-    async def _follow(self, events: AsyncIterator[StoredEvent | Delta]) -> tuple[Turn, Reply | None]:
+    async def _follow(self, events: AsyncIterator[StoredEvent | Delta]) -> tuple[FollowedRun, Reply | None]:
         """Show a run to its end; the reply is None if the turn is abandoned or no run began. Raises: PerdureError."""
-        self._turn = turn = Turn(self.agent, events)
+        self._turn = turn = FollowedRun(self.agent, events)
         try:
             reply = await turn.follow(self.view.show_event)
         finally:
@@ -320,7 +320,7 @@ class Session:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-class Turn:
+class FollowedRun:
     """One message or answer and its run.
 
     Args:
@@ -378,7 +378,7 @@ class Turn:
 
 
 async def ask_decisions(
-    calls: Sequence[PendingCall], source: Source, view: View, check: Check
+    calls: Sequence[PendingCall], source: TextSource, view: Output, check: Check
 ) -> tuple[ToolDecision, ...] | None:
     """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
     decisions: list[ToolDecision] = []
@@ -391,7 +391,7 @@ async def ask_decisions(
     return tuple(decisions)
 
 
-async def _ask_decision(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+async def _ask_decision(call: PendingCall, source: TextSource, view: Output, check: Check) -> ToolDecision | None:
     """The decision of a person about one call; None: the person gave up."""
     while (answer := await source.ask(QUESTION)) is not None:
         match answer.strip().lower():
@@ -408,7 +408,7 @@ async def _ask_decision(call: PendingCall, source: Source, view: View, check: Ch
     return None
 
 
-async def _ask_arguments(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+async def _ask_arguments(call: PendingCall, source: TextSource, view: Output, check: Check) -> ToolDecision | None:
     """An approval with other arguments; None: the person gave up the edit."""
     draft = plain_json(call.arguments)
     view.hint(

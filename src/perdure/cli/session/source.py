@@ -16,7 +16,7 @@ CHUNK_BYTES = 65_536
 LINES_AHEAD = 100
 
 
-class Source(Protocol):
+class TextSource(Protocol):
     interactive: bool
     """A person types: an interruption ends the current run, not the program."""
 

@@ -18,7 +18,7 @@ from perdure.cli.session.needs import NO_AGENT, Needs
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.terminal import standard_streams
 from perdure.cli.views.text import TextView
-from perdure.cli.views.view import View, local_time
+from perdure.cli.views.view import Output, local_time
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
 from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError
@@ -64,7 +64,7 @@ class HasId(Protocol):
 Item = TypeVar("Item", bound=HasId)
 
 
-def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
+def standard_view(*, as_json: bool = False, interactive: bool = False) -> Output:
     """The view on stdout and stderr, for people or for programs."""
     out, err = standard_streams()
     return JsonView(out) if as_json else TextView(out, err, interactive=interactive)
@@ -88,7 +88,7 @@ async def run_work(
 
 
 @asynccontextmanager
-async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def _find(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """What a command needs, under the names of its arguments. Raises: PerdureError."""
     org = arguments.get("org")
     if "access" in needs.given:
@@ -110,7 +110,7 @@ async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> Async
         yield {}
 
 
-def _end_without_store(view: View, needs: Needs, arguments: Mapping[str, Any]) -> None:
+def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> None:
     """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
     if needs.none:
         _end(view, needs)
@@ -124,7 +124,7 @@ def _end_without_store(view: View, needs: Needs, arguments: Mapping[str, Any]) -
         raise no_agent() if name is None else none_yet("agent", name)
 
 
-def _end(view: View, needs: Needs) -> NoReturn:
+def _end(view: Output, needs: Needs) -> NoReturn:
     """End a command that has nothing to show."""
     view.show(needs.shape)
     view.hint(needs.none)
@@ -168,7 +168,7 @@ def no_agent() -> NotFound:
     return error
 
 
-async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, change: bool = False) -> AsyncAgent:
+async def get_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, change: bool = False) -> AsyncAgent:
     """The agent of this name or id, or the one used last; of several of one name the newest, with a hint.
 
     Args:
@@ -263,7 +263,7 @@ async def load_conversations(agent: AsyncAgent) -> list[Conversation]:
     return items
 
 
-def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
+def confirm(view: Output, question: str, *, action: str, yes: bool) -> None:
     """Ask a person before something is changed for good; Enter means no, which ends the command. `yes` asks nothing.
 
     Args:
@@ -282,7 +282,7 @@ def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
 
 
 @contextmanager
-def deleting(view: View, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
+def deleting(view: Output, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
     """Ask before something is deleted for good, which is done meanwhile, and say that it was.
 
     Args:
@@ -351,7 +351,7 @@ class InputLines:
 
 
 @contextmanager
-def output_lines(view: View, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
+def output_lines(view: Output, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
     """A function that writes one line to a file, which appears under its name when all are written, or for `-` to
     stdout.
 

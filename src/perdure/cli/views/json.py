@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 from rich.console import RenderableType
 
 from perdure.cli.views.text import call_shape
-from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
+from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, Output
 from perdure.context.request.explain import Explanation
 from perdure.context.request.overview import ContextOverview
 from perdure.core.blocks import Block, BlockVersion
@@ -28,7 +28,7 @@ FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
 """Further fields of a passage that is part of a file."""
 
 
-class JsonView(View):
+class JsonView(Output):
     """One JSON object for each message and each command; nothing for what only people need."""
 
     def __init__(self, out: TextIO) -> None:

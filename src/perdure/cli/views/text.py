@@ -38,7 +38,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 else than what runs."""
 
 
-class TextView(Terminal, view.View):
+class TextView(Terminal, view.Output):
     """Text on a terminal."""
 
     def __init__(self, out: TextIO, err: TextIO, *, interactive: bool, coloured: bool | None = None) -> None:

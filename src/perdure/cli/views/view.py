@@ -199,7 +199,7 @@ class ModelRow:
     problem: str = ""
 
 
-class View:
+class Output:
     """Shows a chat and the results of commands. A method without a body shows nothing to programs."""
 
     def show(self, shape: object, *parts: RenderableType) -> None:

@@ -132,7 +132,6 @@ def _build_passage(
     *,
     at: datetime,
 ) -> Passage:
-    """Build the passage of these lines, with links to their messages."""
     first, last = lines[0].message, lines[-1].message
     return Passage(
         id=passage_id,

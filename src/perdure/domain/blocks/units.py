@@ -215,7 +215,6 @@ def change_blocks(
 
 
 def _copy_block(tx: Tx, block: Block, ids: Ids, *, author: Author, at: datetime) -> Block:
-    """Create a copy of a block, without the agents that have it."""
     new = NewBlock(**{name: getattr(block, name) for name in BLOCK_FIELDS})
     if block.label == WORKING_CHECKPOINT:  # reading it brings its sources, unlike that of other blocks
         author = replace(author, sources=tuple(map(WriteSource, sources_of_block(tx, block))))

@@ -235,7 +235,6 @@ def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[...
 
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
-    """Store a text in the agent's own archive."""
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     source: dict[str, str] = {"agent_id": call.agent.id}
     if call.person is None:

@@ -327,7 +327,6 @@ def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
 
 
 def _defines(source: Any, function: Any) -> bool:
-    """Return whether the source defines this function."""
     texts = isinstance(source, str) and isinstance(function, str)
     return texts and bool(re.search(rf"^(async\s+)?def\s+{re.escape(function)}\b", source, re.M))
 

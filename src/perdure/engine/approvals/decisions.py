@@ -158,7 +158,6 @@ def _parse_arguments(arguments: str | None) -> Any:
 
 
 def _describe(before: ToolDecision | ToolResult) -> str:
-    """A stored answer in words."""
     if isinstance(before, ToolResult):
         return f"answered with {before.text!r:.80} ({before.status})"
     if not before.approve:

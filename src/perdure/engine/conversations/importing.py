@@ -246,7 +246,6 @@ def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> None:
 
 
 def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
-    """The token estimate of each message."""
     return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 
 

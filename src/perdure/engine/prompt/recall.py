@@ -47,12 +47,10 @@ QUERY_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RecallPlan:
-    """A search for a run's first request: where, what, with which setting, and whether for a model that reads words."""
+    """A search for a run's first request: where and what."""
 
     scope: RecallScope
     query: str
-    setting: AutoRecall
-    in_words: bool = False
 
 
 class RecallFirst(Exception):
@@ -112,30 +110,25 @@ def plan_recall(
         pinned=pinned,
         features=features,
         fills=True,
+        budget_tokens=setting.budget_tokens,
+        floor=setting.floor,
+        in_words=inputs.models.traits(agent.model).plain,
     )
-    return RecallPlan(scope, query, setting, in_words=inputs.models.traits(agent.model).plain)
+    return RecallPlan(scope, query)
 
 
 async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     """Search memory within the time limit; the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
-        shown = text if plan.in_words else json.dumps(text, ensure_ascii=False)  # as it stands in the tail
+        shown = text if plan.scope.in_words else json.dumps(text, ensure_ascii=False)  # as it stands in the tail
         return ports.counter.count(shown)
 
     limit_s = ports.settings.recall_timeout_s
     try:
         importlib.import_module("perdure.search.recall")  # with numpy: longer than a search
         async with asyncio.timeout(limit_s):
-            recalled = await ports.search.recall(
-                plan.scope,
-                plan.query,
-                budget_tokens=plan.setting.budget_tokens,
-                count=count,
-                floor=plan.setting.floor,
-                vector_timeout_s=limit_s / 2,
-                in_words=plan.in_words,
-            )
+            recalled = await ports.search.recall(plan.scope, plan.query, count=count, vector_timeout_s=limit_s / 2)
     except TimeoutError:
         return _without(f"it was not done within {limit_s:g} s")
     except PerdureError as error:

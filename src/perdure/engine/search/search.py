@@ -192,26 +192,13 @@ class Search:
         return hits.page(offset, limit)
 
     async def recall(
-        self,
-        scope: RecallScope,
-        text: str,
-        *,
-        budget_tokens: int,
-        count: Callable[[str], int],
-        floor: float = 0.0,
-        explain: bool = False,
-        timezone: str = "UTC",
-        vector_timeout_s: float = QUERY_TIMEOUT_S,
-        in_words: bool = False,
+        self, scope: RecallScope, text: str, *, count: Callable[[str], int], vector_timeout_s: float = QUERY_TIMEOUT_S
     ) -> Recalled:
         """The best of blocks, passages and turns that fits the budget, as one text with its sources.
 
         Args:
             count: tokens of a text.
-            floor: passages and turns below this score are left out.
-            timezone: where days begin; an agent's own one comes first.
             vector_timeout_s: how long the query's vector is waited for.
-            in_words: the text is plain lines.
 
         Raises: NotFound, StoreError.
         """
@@ -221,6 +208,7 @@ class Search:
         self.check_query(text)
         turns: SearchRequest | None = None
         names: Sequence[str] = ()
+        timezone = scope.timezone
         if (agent_id := scope.agent_id) is not None:
 
             def prepare(tx: Tx) -> tuple[str, Sequence[str]]:
@@ -238,18 +226,7 @@ class Search:
         else:
             request = await self.request(text, timezone=timezone, timeout_s=vector_timeout_s)
 
-        return await self.store.read(
-            recall.recall,
-            scope,
-            turns,
-            request,
-            budget_tokens=budget_tokens,
-            count=count,
-            floor=floor,
-            explain=explain,
-            timezone=timezone,
-            in_words=in_words,
-        )
+        return await self.store.read(recall.recall, scope, turns, request, count=count)
 
     @property
     def has_embedder(self) -> bool:

@@ -196,7 +196,6 @@ class EmbeddingWorker(Worker):
             )
 
     async def _renew_for_ever(self, batch: _TextBatch) -> None:
-        """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
             async with batch.lock:
@@ -207,5 +206,4 @@ class EmbeddingWorker(Worker):
 
 
 def _renew(tx: Tx, batch: _TextBatch, *, until: datetime) -> None:
-    """Extend the claims of a batch's texts."""
     tx.vectors.renew([text.claim for text in batch.texts], claimed=batch.claimed_until, until=until)

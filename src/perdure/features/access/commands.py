@@ -12,7 +12,7 @@ from perdure.cli.commands.run import Limit, Org, Yes, argument, command, for_wor
 if for_work(__name__):
     from perdure.cli.session.work import confirm, deleting, load_all
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, local_time, visible
+    from perdure.cli.views.view import Output, local_time, visible
     from perdure.core.errors import InvalidInput
     from perdure.core.incoming.principals import limits_of
     from perdure.features.access.service import LAST_WRITES_S, Access
@@ -42,7 +42,7 @@ class LimitOptions:
 
 @command("org create")
 async def create_org(
-    view: View, access: Access, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]
+    view: Output, access: Access, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]
 ) -> None:
     """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
     made = await access.create_organisation(name)
@@ -51,7 +51,7 @@ async def create_org(
 
 
 @command("org list")
-async def list_orgs(view: View, access: Access) -> None:
+async def list_orgs(view: Output, access: Access) -> None:
     """List the organisations."""
     found = await load_all(access.organisations)
     lines = (f"{_owner_line(one)}{'' if one.deleted_at is None else '  (is being removed)'}" for one in found)
@@ -59,7 +59,7 @@ async def list_orgs(view: View, access: Access) -> None:
 
 
 @command("org delete", json=False)
-async def delete_org(view: View, access: Access, name: OrgName, yes: Yes = False) -> None:
+async def delete_org(view: Output, access: Access, name: OrgName, yes: Yes = False) -> None:
     """Delete an organisation with everything in it, for good. Its keys count no more at once."""
     found = await access.organisation(name)
     what, helps = f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"
@@ -72,7 +72,7 @@ async def delete_org(view: View, access: Access, name: OrgName, yes: Yes = False
 
 @command("org audit")
 async def list_audit(
-    view: View,
+    view: Output,
     access: Access,
     org: Org = None,
     action: Annotated[str | None, option("Only actions with this in them.", "TEXT")] = None,
@@ -92,7 +92,10 @@ async def list_audit(
 
 @command("user create")
 async def create_user(
-    view: View, access: Access, name: Annotated[str, argument("The name, such as an address.", "NAME")], org: Org = None
+    view: Output,
+    access: Access,
+    name: Annotated[str, argument("The name, such as an address.", "NAME")],
+    org: Org = None,
 ) -> None:
     """Create a user. What a key of the user writes carries the user's id."""
     made = await access.create_user(name)
@@ -101,7 +104,7 @@ async def create_user(
 
 
 @command("user list")
-async def list_users(view: View, access: Access, org: Org = None) -> None:
+async def list_users(view: Output, access: Access, org: Org = None) -> None:
     """List the users."""
     found = await load_all(access.users)
     view.show(list(map(_user_shape, found)), *map(_owner_line, found))
@@ -110,7 +113,7 @@ async def list_users(view: View, access: Access, org: Org = None) -> None:
 
 
 @command("user delete", json=False)
-async def delete_user(view: View, access: Access, name: UserName, org: Org = None, yes: Yes = False) -> None:
+async def delete_user(view: Output, access: Access, name: UserName, org: Org = None, yes: Yes = False) -> None:
     """Delete a user with the user's keys."""
     found = await access.user(name)
     with deleting(view, f"user {visible(found.name)!r}", "the user's keys too", yes=yes):
@@ -119,7 +122,7 @@ async def delete_user(view: View, access: Access, name: UserName, org: Org = Non
 
 @command("key create")
 async def create_key(
-    view: View,
+    view: Output,
     access: Access,
     *,
     name: Annotated[str, argument("What the key is for.", "NAME")],
@@ -147,7 +150,7 @@ async def create_key(
 
 
 @command("key list")
-async def list_keys(view: View, access: Access, org: Org = None) -> None:
+async def list_keys(view: Output, access: Access, org: Org = None) -> None:
     """List the API keys of the store, without their texts."""
     found, now = await load_all(access.keys), datetime.now(UTC)
     view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
@@ -156,7 +159,7 @@ async def list_keys(view: View, access: Access, org: Org = None) -> None:
 
 
 @command("key revoke")
-async def revoke_key(view: View, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+async def revoke_key(view: Output, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
     """Revoke an API key; servers refuse it within seconds."""
     found = await access.key(key)
     confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
@@ -165,7 +168,7 @@ async def revoke_key(view: View, access: Access, key: KeyName, org: Org = None, 
 
 
 @command("key delete", json=False)
-async def delete_key(view: View, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+async def delete_key(view: Output, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
     """Delete an API key with its line in the list. A store without any keys is open to this machine again."""
     found = await access.key(key)
     with deleting(view, f"key {visible(found.name)!r}", "servers refuse it within seconds", yes=yes):
@@ -175,7 +178,7 @@ async def delete_key(view: View, access: Access, key: KeyName, org: Org = None, 
 
 
 @command("key show", json=False)
-async def show_key(view: View) -> None:
+async def show_key(view: Output) -> None:
     """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
     api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
     if api_key is None:

@@ -14,7 +14,6 @@ from perdure.features.access.values import ApiKey, AuditEntry, AuditFilter, Orga
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
-    TEXT,
     TIME,
     Codec,
     RowFormat,
@@ -27,10 +26,8 @@ from perdure.storage.database.row_format import (
 )
 from perdure.storage.tables.table import Table, deleted_place, first, keep_places, place_in
 
-_ORGANISATION = RowFormat(
-    Organisation, "id, number, name, created_at, deleted_at", {TEXT: "name", TIME: "created_at deleted_at"}
-)
-_USER = RowFormat(User, "id, org_id, number, name, created_at", {TEXT: "name", TIME: "created_at"})
+_ORGANISATION = RowFormat(Organisation)
+_USER = RowFormat(User)
 
 
 def next_numbers(db: Database, count: int) -> int:
@@ -171,11 +168,7 @@ USE_S = 60
 """The time of the last use is written at most this often."""
 
 _LIMITS = Codec(lambda limits: dump(limits.some), lambda text: UseLimits(**load(text)))
-_KEY = RowFormat(
-    ApiKey,
-    "id, org_id, number, user_id, name, start, digest, scope, limits, created_at, expires_at, last_used_at, revoked_at",
-    {TEXT: "name start", _LIMITS: "limits", TIME: "created_at expires_at last_used_at revoked_at"},
-)
+_KEY = RowFormat(ApiKey, {_LIMITS: "limits"})
 
 
 class Keys:
@@ -259,10 +252,11 @@ class Keys:
 
 
 _ENTRY = RowFormat(
-    lambda created_at, **values: AuditEntry(at=created_at, **values),
-    "seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
-    {TEXT: "action object_id trace_id", TIME: "created_at"},
-    {"created_at": lambda entry: entry.at},
+    AuditEntry,
+    {TIME: "created_at"},
+    columns="seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
+    attributes={"created_at": lambda entry: entry.at},
+    build=lambda created_at, **values: AuditEntry(at=created_at, **values),
 )
 
 

@@ -9,7 +9,7 @@ from perdure.cli.commands.run import Agent, Org, argument, command, flag, for_wo
 if for_work(__name__):
     from perdure.cli.session import work
     from perdure.cli.session.agent_choice import chat_command
-    from perdure.cli.views.view import View, plural
+    from perdure.cli.views.view import Output, plural
     from perdure.features.agent_files.exporting import export_text
     from perdure.features.agent_files.importing import Import, ImportOptions
     from perdure.features.agent_files.reading import read_agent_file
@@ -18,7 +18,7 @@ if for_work(__name__):
 
 @command("agent export", json=False)
 async def export_agent(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     file: Annotated[str, argument("Such as ann.af (- is stdout).", "FILE")],
@@ -36,7 +36,7 @@ async def export_agent(
 
 @command("agent import", json=False)
 async def import_agents(
-    view: View,
+    view: Output,
     file: Annotated[str, argument("An agent file (.af); - is stdin.", "FILE")],
     name: Annotated[str | None, option("Another name.", "NAME")] = None,
     model: Annotated[str | None, option("Another model, as provider/name.", "HANDLE")] = None,

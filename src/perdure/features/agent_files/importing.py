@@ -22,7 +22,7 @@ from perdure.domain.conversations.copy_values import AgentCopy, ConversationCopy
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.agent_files.folders import add_files, create_folder
 from perdure.features.agent_files.messages import FileMessages, messages_in
-from perdure.features.agent_files.reading import AgentFile, FileAgent, FileGroup
+from perdure.features.agent_files.reading import AgentDocument, FileAgent, FileGroup
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.server.wire.agents import AgentIn
@@ -90,7 +90,7 @@ class Import:
         warnings: what is not as in the file.
     """
 
-    def __init__(self, library: AsyncPerdure, file: AgentFile, options: ImportOptions) -> None:
+    def __init__(self, library: AsyncPerdure, file: AgentDocument, options: ImportOptions) -> None:
         self._library, self._file, self._options = library, file, options
         self._tools: dict[str, ToolId] = {}
         self._blocks: dict[str, BlockId] = {}

@@ -237,7 +237,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFile:
+class AgentDocument:
     """What is read of a file.
 
     Attributes:
@@ -260,7 +260,7 @@ class AgentFile:
         return [rule for rule in agent.rules if rule.get("tool_name") in names]
 
 
-def read_agent_file(content: bytes) -> AgentFile:
+def read_agent_file(content: bytes) -> AgentDocument:
     """Parse a file. Raises: AgentFileInvalid: what is wrong with it."""
     try:
         check_json(content, JsonLimits(size_bytes=len(content), containers=_CONTAINERS_MAX))
@@ -295,7 +295,7 @@ def read_agent_file(content: bytes) -> AgentFile:
     copies = own_copies(document)
     if copies and (missing := _parts_of_missing_features(document)):
         warnings.append(f"{', '.join(missing)} of agents are left out: this program lacks the features that have them")
-    return AgentFile(agents, lists["blocks"], lists["tools"], folders, groups, copies, warnings)
+    return AgentDocument(agents, lists["blocks"], lists["tools"], folders, groups, copies, warnings)
 
 
 def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:

@@ -9,14 +9,14 @@ from perdure.cli.commands.run import argument, command, for_work, option
 if for_work(__name__):
     from perdure.cli.session.work import read_text
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View
+    from perdure.cli.views.view import Output
     from perdure.context.sections.tokens import ScriptTokenCounter
     from perdure.features.compression.compress import compress
 
 
 @command("compress")
 async def compress_file(
-    view: View,
+    view: Output,
     file: Annotated[str, argument("What a tool printed; -: stdin.")],
     level: Annotated[
         Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")

@@ -13,7 +13,7 @@ if for_work(__name__):
     from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import confirm, progress_bar
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, plural
+    from perdure.cli.views.view import Output, plural
     from perdure.core.incoming.addresses import check_store_address, is_postgres, without_password
     from perdure.features.copies.moves import migrate_db as copy_database
     from perdure.features.copies.moves import same_address
@@ -32,7 +32,7 @@ def _expanded(path: str) -> Path:
 
 @command("backup", lacks="nothing to back up")
 async def backup(
-    view: View, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
+    view: Output, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
 ) -> None:
     """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
@@ -50,7 +50,7 @@ async def backup(
 
 @command("restore")
 async def restore(
-    view: View, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
+    view: Output, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
     file, address = _expanded(path), Settings.from_environment().store_address
@@ -75,7 +75,7 @@ async def restore(
 
 @command("migrate-db")
 async def migrate_db(
-    view: View,
+    view: Output,
     source: Annotated[str, argument("A file or postgresql://...", "FROM")],
     target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
 ) -> None:
@@ -106,7 +106,9 @@ async def migrate_db(
 
 
 @command("store split", json=False)
-async def split(view: View, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16) -> None:
+async def split(
+    view: Output, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16
+) -> None:
     """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
 
     Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it

@@ -17,7 +17,7 @@ if for_work(__name__):
     from perdure.cli.session.agent_choice import chat_command, context_command, last_conversation
     from perdure.cli.views.context import context_view, steps_view
     from perdure.cli.views.json import context_shape, explanation_shape, step_shape
-    from perdure.cli.views.view import View, short_id
+    from perdure.cli.views.view import Output, short_id
     from perdure.context.request.explain import diff as compare
     from perdure.context.sections.assemble import canonical
     from perdure.core.errors import InvalidInput, NotFound
@@ -51,7 +51,7 @@ _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
     ),
 )
 async def context(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
     step: Annotated[str | None, option("Explain one request: an id, its beginning, last, last-1, ...", "STEP")] = None,
@@ -113,7 +113,7 @@ async def _step_from_end(agent: AsyncAgent, conversation: ConversationId, back: 
     raise NotFound("step", name, hint=f"the conversation has fewer: `{context_command(agent)}` lists the newest")
 
 
-async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: View) -> None:
+async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Output) -> None:
     """Show what fills the window, and the newest steps."""
     steps = await agent.steps(conversation=conversation, limit=STEPS_MAX)
     overview = await agent.context(conversation=conversation)
@@ -129,7 +129,7 @@ async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Vi
     )
 
 
-async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path | None, view: View) -> None:
+async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path | None, view: Output) -> None:
     """Show what the requests and summaries of a conversation cost, and write the plot to a file."""
     ledger = await agent.costs(conversation=conversation, limit=COSTS_MAX)
     if svg is not None:

@@ -16,7 +16,7 @@ from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule
 from perdure.search.ranking.hits import Hits
 
 if TYPE_CHECKING:
-    from perdure.cli.session.session import Session
+    from perdure.cli.session.session import ChatSession
 
 FIELDS = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "state")
 FOUND_MAX, SEARCH_LIMIT, LIST_LIMIT = 5, 10, 20
@@ -92,7 +92,7 @@ async def search_facts(searching: Searching) -> MoreHits:
     )
 
 
-async def show_facts(session: Session, argument: str) -> None:
+async def show_facts(session: ChatSession, argument: str) -> None:
     """Show what the agent knows as facts, newest first, or what matches a text."""
     home = session.agent.info.timezone
     if argument:

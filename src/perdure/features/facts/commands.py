@@ -21,7 +21,7 @@ if for_work(__name__):
     from perdure.cli.views.json import fields, score_shape
     from perdure.cli.views.origins import day
     from perdure.cli.views.text import settings_view
-    from perdure.cli.views.view import View, fold, new_table, plural, short_id, visible
+    from perdure.cli.views.view import Output, fold, new_table, plural, short_id, visible
     from perdure.core.errors import InvalidInput
     from perdure.core.ids import FactId
     from perdure.core.sources import TrustLabel
@@ -70,7 +70,7 @@ class Options:
 
 
 @command("fact list")
-async def list_facts(view: View, *, agent: LastAgent, options: Options, limit: Limit = 50) -> None:
+async def list_facts(view: Output, *, agent: LastAgent, options: Options, limit: Limit = 50) -> None:
     """List what an agent knows as facts, newest first."""
     hits = await agent.facts.list(limit=limit, **_conditions(options, agent.info.timezone))
     view.show([fact_shape(hit) for hit in hits], *facts_view(hits, agent.info.timezone))
@@ -81,7 +81,7 @@ async def list_facts(view: View, *, agent: LastAgent, options: Options, limit: L
 
 @command("fact search")
 async def search_facts(
-    view: View,
+    view: Output,
     *,
     text: Annotated[str, argument("What to search for.", "TEXT")],
     agent: LastAgent,
@@ -97,7 +97,7 @@ async def search_facts(
 
 
 @command("fact show", finds="fact")
-async def show_fact(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
+async def show_fact(view: Output, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show a fact with its times and its entities."""
     [fact_id], home = await find_facts(perdure, fact)
     hit = await perdure.facts.get(fact_id)
@@ -106,7 +106,7 @@ async def show_fact(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
 
 
 @command("fact history", finds="fact")
-async def history(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
+async def history(view: Output, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
     [fact_id], _ = await find_facts(perdure, fact)
     show_origin(view, await perdure.origins.why(fact_id))
@@ -115,7 +115,7 @@ async def history(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
 
 @command("fact add", change=True)
 async def add(
-    view: View,
+    view: Output,
     text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
     agent: LastAgent,
     subject: Annotated[str, option("Whom it is about; by default the user.", "NAME")] = "",
@@ -134,7 +134,7 @@ async def add(
 
 @command("fact edit", finds="fact")
 async def edit(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     fact: FactName,
     text: Annotated[str | None, argument("The sentence; by default it stays.", "TEXT")] = None,
@@ -161,7 +161,7 @@ async def edit(
 
 
 @command("fact forget", finds="fact")
-async def forget(view: View, perdure: AsyncPerdure, facts: FactNames, yes: Yes = False) -> None:
+async def forget(view: Output, perdure: AsyncPerdure, facts: FactNames, yes: Yes = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
     fact_ids, _ = await find_facts(perdure, *facts)
     hits = [await perdure.facts.get(fact_id) for fact_id in fact_ids]
@@ -207,7 +207,7 @@ async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[Fact
 
 @command("fact restore", lacks=NO_STORE)
 async def restore(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     facts: Annotated[
         list[str] | None, argument("Ids of facts, or their beginnings; with --last the agent's name.", "[ID...]")
@@ -233,7 +233,7 @@ async def restore(
 
 
 @command("fact accept", finds="fact")
-async def accept(view: View, perdure: AsyncPerdure, facts: FactNames) -> None:
+async def accept(view: Output, perdure: AsyncPerdure, facts: FactNames) -> None:
     """Accept proposed facts."""
     fact_ids, home = await find_facts(perdure, *facts)
     hits = [await perdure.facts.edit(fact_id, {"state": "active"}) for fact_id in fact_ids]
@@ -242,7 +242,7 @@ async def accept(view: View, perdure: AsyncPerdure, facts: FactNames) -> None:
 
 
 @command("fact pause", change=True)
-async def pause(view: View, agent: LastAgent) -> None:
+async def pause(view: Output, agent: LastAgent) -> None:
     """Extract no facts until `resume`."""
     await agent.facts.pause()
     view.show({"agent": agent.name, "paused": True}, Text(f"No facts are extracted for {visible(agent.name)}."))
@@ -250,7 +250,7 @@ async def pause(view: View, agent: LastAgent) -> None:
 
 
 @command("fact resume", change=True)
-async def resume(view: View, agent: LastAgent) -> None:
+async def resume(view: Output, agent: LastAgent) -> None:
     """Extract facts again, also from what was said meanwhile."""
     await agent.facts.resume()
     text = f"Facts are extracted for {visible(agent.name)}, also from what was said meanwhile."
@@ -260,7 +260,7 @@ async def resume(view: View, agent: LastAgent) -> None:
 
 @command("fact settings", change=lambda given: bool(given["changes"]))
 async def settings(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
     changes: Annotated[list[str] | None, argument("Such as reflect=false; values are JSON.", "[NAME=VALUE]...")] = None,
@@ -277,7 +277,7 @@ async def settings(
 
 @command("fact rule", change=True)
 async def rule(
-    view: View,
+    view: Output,
     text: Annotated[str, argument("Words; facts that hold them are not stored.", "TEXT")],
     agent: LastAgent,
     entity: Annotated[str | None, option("Only about it; TEXT can be ''.", "NAME")] = None,
@@ -291,7 +291,7 @@ async def rule(
 
 @command("fact rules", change=lambda given: given["lift"] is not None)
 async def rules(
-    view: View, agent: LastAgent, lift: Annotated[int | None, option("Lift this rule first.", "NUMBER")] = None
+    view: Output, agent: LastAgent, lift: Annotated[int | None, option("Lift this rule first.", "NUMBER")] = None
 ) -> None:
     """List what must not be remembered."""
     if lift is not None:
@@ -305,7 +305,7 @@ async def rules(
 
 
 @command("fact entities")
-async def entities(view: View, agent: LastAgent, limit: Limit = 100) -> None:
+async def entities(view: Output, agent: LastAgent, limit: Limit = 100) -> None:
     """List the people, places and things that facts are about."""
     found = await agent.facts.entities(limit=limit)
     table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
@@ -317,7 +317,7 @@ async def entities(view: View, agent: LastAgent, limit: Limit = 100) -> None:
 
 @command("fact profile")
 async def profile(
-    view: View,
+    view: Output,
     agent: LastAgent,
     user: Annotated[str, option("Of this entity in place of the user.", "NAME")] = "",
     budget: Annotated[int, option("The most tokens.", min=1, max=200_000)] = 500,
@@ -335,7 +335,7 @@ async def profile(
 
 @command("fact timeline")
 async def timeline(
-    view: View,
+    view: Output,
     agent: LastAgent,
     entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None,
     since: Annotated[str | None, option("Only then or later.", "DATE")] = None,
@@ -360,7 +360,7 @@ async def timeline(
 
 @command("fact context")
 async def context(
-    view: View,
+    view: Output,
     *,
     query: Annotated[str, argument("What the facts should match.", "[TEXT]")] = "",
     agent: LastAgent,
@@ -377,7 +377,7 @@ async def context(
 
 @command("fact communities")
 async def communities(
-    view: View,
+    view: Output,
     *,
     query: Annotated[str, argument("Search their summaries; '' lists the largest.", "[TEXT]")] = "",
     agent: LastAgent,
@@ -398,7 +398,7 @@ async def communities(
 
 @command("fact tidy", change=lambda given: not given["dry_run"])
 async def tidy(
-    view: View,
+    view: Output,
     agent: LastAgent,
     dry_run: Annotated[bool, flag("--dry-run", "Only show what would fade.")] = False,
     yes: Yes = False,

@@ -9,8 +9,9 @@ from datetime import tzinfo
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.zones import local, zone
-from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
+from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.values.facts import Episode, Fact, FactChange
 from perdure.library.origins.answers import find_message
 from perdure.library.origins.values import FactOrigin, FactSource, FactVersionText
@@ -42,16 +43,16 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
         if graph is None or graph.id != last.graph_id:
             raise NotFound("fact", fact_id, hint="it is another agent's")
     home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
-    names = {one.seq: one.name for one in tx.of(Entities).list_by_seqs(last.graph_id, [last.subject, last.object])}
-    seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
+    entities = tx.of(Entities).of_facts(last.graph_id, [last])
+    sources = sources_of(tx, last.graph_id, [last])[last.first_seq]
     return FactOrigin(
         id=fact_id,
         text=last.text,
-        subject=names[last.subject],
+        subject=entities[last.subject].name,
         relation=last.relation,
-        object=names[last.object],
+        object=entities[last.object].name,
         versions=tuple(_version(one, home) for one in versions),
-        sources=tuple(_source(tx, episode) for episode in tx.of(Episodes).list_by_seqs(last.graph_id, seqs)),
+        sources=tuple(_source(tx, episode) for episode in sources),
     )
 
 

@@ -22,7 +22,6 @@ from perdure.features.facts.units.documents import document_kind
 from perdure.features.facts.units.graphs import (
     FactFields,
     NewEntity,
-    NewFact,
     add_episode,
     add_facts,
     change_fact,
@@ -33,6 +32,7 @@ from perdure.features.facts.units.graphs import (
     store_entities,
     zone_of,
 )
+from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.values.extraction import USER
 from perdure.features.facts.values.facts import (
     RELATION,
@@ -146,13 +146,8 @@ class AsyncFacts(AsyncEpisodes):
         versions = tx.of(Facts).versions(fact_id)
         last = versions[-1]
         (hit,) = with_entities(tx, tx.of(Graphs).get(last.graph_id), [last])
-        seqs = tx.of(Facts).sources(last.graph_id, [last.first_seq])[last.first_seq]
-        return FactHistory(
-            versions=versions,
-            subject=hit.subject,
-            object=hit.object,
-            sources=tx.of(Episodes).list_by_seqs(last.graph_id, seqs),
-        )
+        sources = sources_of(tx, last.graph_id, [last])[last.first_seq]
+        return FactHistory(versions=versions, subject=hit.subject, object=hit.object, sources=sources)
 
     async def add(
         self,
@@ -202,10 +197,8 @@ class AsyncFacts(AsyncEpisodes):
             if len(value) > NAME_MAX_CHARS:
                 raise InvalidInput(f"{name} has {len(value):,} characters, the limit is {NAME_MAX_CHARS}")
         subject, object_ = without_credentials(subject.strip()), without_credentials(object_.strip())
-        values: dict[str, Any] = {"rating": 0.8, **fields}
         ids, at = self._ports.ids, self._ports.clock.now()
-        values["valid_at"] = utc("valid_at", values.get("valid_at", at))
-        values["invalid_at"] = utc("invalid_at", values.get("invalid_at"))
+        valid_at, invalid_at = utc("valid_at", fields.get("valid_at", at)), utc("invalid_at", fields.get("invalid_at"))
         graph = self._graph(tx)
         names = [
             NewEntity(name=subject or _user(tx, graph), type="Person"),
@@ -214,10 +207,11 @@ class AsyncFacts(AsyncEpisodes):
         entities = store_entities(tx, graph, names, ids=ids, at=at)
         episode = add_episode(tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at)
         tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=at)
-        new = NewFact(
-            text=text, subject=entities[0].seq, relation=relation, object=entities[1].seq, scope=scope or {}, **values
+        ends = FactFields(subject=entities[0].seq, object=entities[1].seq)
+        new = FactFields(text=text, relation=relation, scope=scope or {}, valid_at=valid_at, invalid_at=invalid_at)
+        facts = add_facts(
+            tx, graph, [{"rating": 0.8, **fields, **ends, **new}], origin=origin, ids=ids, at=at, episodes=[[episode]]
         )
-        facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
         return with_entities(tx, graph, facts)[0]
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:

@@ -16,8 +16,8 @@ from perdure.engine.search.tools import MAX_RESULTS, SearchCall, cut
 from perdure.features.facts.forgetting import sources_of_facts
 from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Entities, Graphs
-from perdure.features.facts.units.graphs import fact_sources
-from perdure.features.facts.values.facts import Fact, FactFilter, Graph
+from perdure.features.facts.units.lines import sources_of
+from perdure.features.facts.values.facts import Episode, Fact, FactFilter, Graph
 from perdure.search.ranking.query import parse_time
 from perdure.storage.tx import Tx
 
@@ -44,10 +44,10 @@ async def search_facts(
     hits = await find_facts(call.search, graph.id, query, where=where, limit=limit, timezone=call.timezone)
     facts = [hit.fact for hit in hits]
 
-    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage], tuple[Source, ...]]:
+    def load(tx: Tx) -> tuple[Mapping[int, Sequence[Episode]], Sequence[Passage], tuple[Source, ...]]:
         texts = [fact.text_seq for fact in facts]
         passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
-        return fact_sources(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
+        return sources_of(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
 
     sources, passages, outside = await call.store.read(load)
     results = [_fact_shape(fact, sources[fact.first_seq], zone(call.timezone)) for fact in facts]
@@ -56,7 +56,7 @@ async def search_facts(
     return ToolOutcome(text=text, passages=tuple(passages), sources=outside)
 
 
-def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, Any]:
+def _fact_shape(fact: Fact, sources: Sequence[Episode], home: tzinfo) -> dict[str, Any]:
     """A fact as a search shows it: since when, until when, and the newest message or text that says it."""
     times = {
         name: time.astimezone(home).isoformat(timespec="seconds")
@@ -66,7 +66,7 @@ def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, A
     return {
         "fact": cut(fact.text),
         **times,
-        **({"source": sources[-1]} if sources else {}),
+        **({"source": sources[-1].ref} if sources else {}),
         **({} if fact.trust in TRUSTED else {"untrusted": f"from {fact.trust}"}),
         "id": fact.id,
     }

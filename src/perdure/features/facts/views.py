@@ -20,11 +20,12 @@ from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.fading.passes import Fading, load_fading, restore_last, tidy
 from perdure.features.facts.fading.policy import TidyItem
 from perdure.features.facts.search.plan import find_facts
-from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
+from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.units.communities import TAG as COMMUNITY_TAG
 from perdure.features.facts.units.communities import community_members
 from perdure.features.facts.units.context import PROFILE_SHARE, context_facts, pack_context
 from perdure.features.facts.units.graphs import check_scope, zone_of
+from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.units.profile import load_profile, trust_filter
 from perdure.features.facts.values.facts import (
     KNOWN_STATES,
@@ -92,8 +93,7 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
 
 def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
     """Return facts with their entities, without a score."""
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    entities = tx.of(Entities).of_facts(graph.id, facts)
     return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
 
 
@@ -211,9 +211,8 @@ class AsyncFactViews(AsyncPart):
                 home=zone(home),
             )
             facts = context_facts(packed)
-            seqs = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
-            sources = {fact.id: tx.of(Episodes).list_by_seqs(graph.id, seqs[fact.first_seq]) for fact in facts}
-            return replace(packed, sources=sources)
+            sources = sources_of(tx, graph.id, facts)
+            return replace(packed, sources={fact.id: sources[fact.first_seq] for fact in facts})
 
         return await self._ports.store.read(pack)
 

@@ -19,7 +19,7 @@ if for_work(__name__):
 
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.session.work import deleting, get_agent, load_all, open_store, progress_bars
-    from perdure.cli.views.view import View, fold, plural, visible
+    from perdure.cli.views.view import Output, fold, plural, visible
     from perdure.core.errors import InvalidInput, NotFound, StoreError
     from perdure.core.ids import FileId
     from perdure.features.files.converters.convert import check_file
@@ -38,7 +38,7 @@ PROBLEM_CHARS = 160
 
 
 @command("folder list", json=False, none=NO_FOLDER)
-async def list_folders(view: View, perdure: AsyncPerdure) -> None:
+async def list_folders(view: Output, perdure: AsyncPerdure) -> None:
     """List the folders of files."""
     rows = await load_all(perdure.folders.list)
     for folder in rows:
@@ -47,7 +47,7 @@ async def list_folders(view: View, perdure: AsyncPerdure) -> None:
 
 
 @command("folder attach", json=False, finds="folder", change=True)
-async def attach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
+async def attach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Let an agent read a folder."""
     await agent.files.attach(folder, open_files=False)
     view.print(await _folder_line(await perdure.folders.get(folder)))
@@ -55,7 +55,7 @@ async def attach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, a
 
 
 @command("folder detach", json=False, finds="folder", change=True)
-async def detach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
+async def detach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Take a folder from an agent."""
     await agent.files.detach(folder)
     view.print(await _folder_line(await perdure.folders.get(folder)))
@@ -63,7 +63,7 @@ async def detach_folder(view: View, perdure: AsyncPerdure, folder: FolderName, a
 
 
 @command("folder delete", json=False, finds="folder")
-async def delete_folder(view: View, perdure: AsyncPerdure, folder: FolderName, yes: Yes = False) -> None:
+async def delete_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, yes: Yes = False) -> None:
     """Delete a folder with its files, for good."""
     target = await perdure.folders.get(folder)
     what = f"folder {target.name!r} with {plural(target.info.file_count, 'file')}"
@@ -81,7 +81,7 @@ async def _folder_line(folder: AsyncFolder) -> str:
 
 @command("file upload", json=False)
 async def upload(
-    view: View,
+    view: Output,
     paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
     folder: Annotated[str | None, option("The folder; by default named as the directory.", "NAME")] = None,
     agent: Annotated[str | None, agent_option("Give the folder to this agent, by name or id.")] = None,
@@ -116,7 +116,7 @@ async def upload(
 
 @command("file list", json=False, lacks="`perdure file upload` makes one")
 async def list_files(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")],
 ) -> None:
@@ -140,7 +140,7 @@ async def list_files(
 
 @command("file delete", json=False, finds="file")
 async def delete_file(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     file: Annotated[str, argument("Name or id of the file.", "FILE")],
     folder: FolderName,
@@ -154,7 +154,7 @@ async def delete_file(
 
 
 async def _upload(
-    folder: AsyncFolder, selected: Sequence[Entry], encoding: str | None, view: View
+    folder: AsyncFolder, selected: Sequence[Entry], encoding: str | None, view: Output
 ) -> tuple[Sequence[File], Sequence[str], int]:
     """Upload the files and wait until all are read: they, "name: problem" of those that failed, and how many were there
     before. Raises: StoreError: the store can't take them."""
@@ -204,7 +204,7 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
 
 
 def _report(
-    view: View, files: Sequence[File], failures: Sequence[str], skipped: Sequence[Entry], existing: int
+    view: Output, files: Sequence[File], failures: Sequence[str], skipped: Sequence[Entry], existing: int
 ) -> None:
     """Print how many files were read, which failed and which were skipped."""
     done = [file for file in files if file.status == "completed"]

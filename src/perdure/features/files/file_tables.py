@@ -18,21 +18,11 @@ from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import NumberedTable, OwnId, Table, first, keep_places, next_number, place_in
 from perdure.storage.tables.vectors import NEVER
 
-FILE = row_format.RowFormat(
-    File,
-    "id, org_id, folder_id, number, name, original_name, media_type, size_bytes, digest, kind, status, problem, title,"
-    " warnings, done, total, page_count, line_count, char_count, chunk_count, tries, object_key, lease_owner,"
-    " lease_until, created_at, updated_at",
-    {
-        row_format.TEXT: "name original_name media_type problem title",
-        row_format.JSON_TUPLE: "warnings",
-        row_format.TIME: "lease_until created_at updated_at",
-    },
-)
+FILE = row_format.RowFormat(File)
 _RESULT_COLUMNS = (
     "kind, status, problem, title, warnings, done, total, page_count, line_count, char_count, chunk_count, updated_at"
 )
-_PART = row_format.RowFormat(FilePart, "seq, first_line, first_char, text", {row_format.TEXT: "text"})
+_PART = row_format.RowFormat(FilePart)
 
 # Bytes and parts have no organisation column: their file has.
 _OWN_FILE = "file_id = :file_id AND EXISTS (SELECT 1 FROM files WHERE id = :file_id AND org_id = :org_id)"

@@ -10,16 +10,11 @@ from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.features.files.values import Folder
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
+from perdure.storage.database.row_format import RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import AgentsTable, NumberedTable, OwnId, next_number, own_agent, revise_settings
 
-_FOLDER = RowFormat(
-    Folder,
-    "id, org_id, number, name, description, instructions, metadata, archive_id, version, file_count, created_at,"
-    " updated_at",
-    {TEXT: "name description instructions", JSON: "metadata", TIME: "created_at updated_at"},
-)
+_FOLDER = RowFormat(Folder)
 
 
 class Folders(NumberedTable[Folder], AgentsTable[Folder]):

@@ -20,7 +20,7 @@ if for_work(__name__):
 
     from perdure.cli.session.work import STDIN, confirm, deleting, get_agent, load_all
     from perdure.cli.views.json import fields, message_shape
-    from perdure.cli.views.view import View, local_time, new_table, plural, short_id, visible
+    from perdure.cli.views.view import Output, local_time, new_table, plural, short_id, visible
     from perdure.core.ids import AgentId
     from perdure.features.groups import values as core
     from perdure.features.groups.replies import GroupReply
@@ -64,7 +64,7 @@ class GroupOptions:
 
 
 @command("group list", none=NO_GROUP)
-async def list_groups(view: View, perdure: AsyncPerdure) -> None:
+async def list_groups(view: Output, perdure: AsyncPerdure) -> None:
     """List the groups, newest first."""
     groups, names = await load_all(perdure.groups.list), await _names(perdure)
     table = new_table("id", "kind", "agents", "manager", "description", styles={"id": "dim", "description": "bold"})
@@ -80,7 +80,7 @@ async def list_groups(view: View, perdure: AsyncPerdure) -> None:
 
 @command("group show", finds="group")
 async def show(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     group: GroupName,
     limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100,
@@ -114,7 +114,7 @@ async def show(
     ),
 )
 async def create(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     *,
     kind: Annotated[
@@ -136,7 +136,7 @@ async def create(
 
 @command("group update", finds="group")
 async def update(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     *,
     group: GroupName,
@@ -161,7 +161,7 @@ async def update(
 
 @command("group send", finds="group")
 async def send(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     group: GroupName,
     text: Annotated[str, argument("The message; - reads stdin.", "TEXT")],
@@ -188,7 +188,7 @@ async def send(
 
 
 @command("group cancel", finds="group")
-async def cancel(view: View, perdure: AsyncPerdure, group: GroupName) -> None:
+async def cancel(view: Output, perdure: AsyncPerdure, group: GroupName) -> None:
     """End what goes on in a group; what was said stays."""
     target = await perdure.groups.get(group)
     turns = await target.cancel()
@@ -213,7 +213,7 @@ def cancel_on_interrupt(group: AsyncGroup, turn: core.GroupTurn) -> Iterator[Non
 
 
 @command("group reset", finds="group")
-async def reset(view: View, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
+async def reset(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
     """Begin a group's transcript anew, for good; its agents' other conversations stay."""
     target = await perdure.groups.get(group)
     question = (
@@ -227,15 +227,14 @@ async def reset(view: View, perdure: AsyncPerdure, group: GroupName, yes: Yes = 
 
 
 @command("group delete", finds="group")
-async def delete(view: View, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
+async def delete(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
     """Delete a group with its transcript, for good; its agents stay."""
     target = await perdure.groups.get(group)
     with deleting(view, f"{_name(target)} with its transcript", "its agents stay", yes=yes, gone=target.id):
         await target.delete()
 
 
-def _show_event(view: View, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
-    """Show who speaks, and what."""
+def _show_event(view: Output, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
     match event:
         case core.SpeakerStarted(speaker=speaker) if speaker.task == "choose":
             view.show_status(f"{speaker.name} chooses who speaks…")
@@ -267,7 +266,6 @@ def _colours(group: AsyncGroup) -> dict[AgentId, str]:
 
 
 async def _names(perdure: AsyncPerdure) -> dict[AgentId, str]:
-    """The names of all agents."""
     return {agent.id: visible(agent.name) for agent in await load_all(perdure.agents)}
 
 
@@ -317,7 +315,6 @@ def _about(entry: core.GroupMessage) -> str:
 
 
 def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
-    """A group for programs."""
     info, manager = group.info, group.info.manager_agent_id
     limits = ("termination_token", "max_turns", "max_tokens", "max_cost_usd", "frequency")
     return {
@@ -329,7 +326,6 @@ def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
 
 
 def _reply_shape(group: AsyncGroup, reply: GroupReply) -> dict[str, Any]:
-    """What a group said to a message."""
     spoken = [
         {
             **fields(one.speaker, "agent_id", "name", "task"),

@@ -15,7 +15,7 @@ if for_work(__name__):
     from perdure.cli.session.work import deleting
     from perdure.cli.views.json import fields
     from perdure.cli.views.render import diff_view
-    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.views.view import Output, fold, local_time, new_table, plural, visible
     from perdure.features.groups.companion_service import CompanionInfo, PassInfo
     from perdure.features.groups.feature import COMPANION
     from perdure.features.groups.values import PassCause, PassOutcome
@@ -47,7 +47,7 @@ OUTCOMES: dict[PassOutcome | None, str] = {
 
 
 @command("companion list", none=NO_COMPANION)
-async def list_companions(view: View, perdure: AsyncPerdure) -> None:
+async def list_companions(view: Output, perdure: AsyncPerdure) -> None:
     """List the agents with a companion, which tidies their memory while nobody waits."""
     found = await perdure.companions.list()
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
@@ -64,7 +64,7 @@ async def list_companions(view: View, perdure: AsyncPerdure) -> None:
 
 @command("companion show")
 async def show(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
     limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
@@ -79,7 +79,7 @@ async def show(
 
 
 @command("companion wake", change=True)
-async def wake(view: View, agent: LastAgent) -> None:
+async def wake(view: Output, agent: LastAgent) -> None:
     """Have a companion read what is new now, and show what it changes."""
     done = await agent.companion.wake()
     if done is None:
@@ -89,7 +89,7 @@ async def wake(view: View, agent: LastAgent) -> None:
 
 
 @command("companion on", change=True)
-async def on(view: View, agent: LastAgent) -> None:
+async def on(view: Output, agent: LastAgent) -> None:
     """Give an agent a companion, which shares its memory blocks."""
     info = await agent.companion.enable()
     view.show(_shape(info), *_info_view(info))
@@ -97,7 +97,7 @@ async def on(view: View, agent: LastAgent) -> None:
 
 
 @command("companion off", change=True)
-async def off(view: View, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = False) -> None:
+async def off(view: Output, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = False) -> None:
     """Delete the companion of an agent; what it wrote into memory stays."""
     info = await agent.companion.get()
     what, stays = f"companion {info.name!r} with its history", "what it wrote into memory stays"
@@ -118,7 +118,7 @@ async def off(view: View, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = Fa
     ],
 )
 async def update(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
     frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
@@ -161,7 +161,6 @@ def pass_shape(one: PassInfo) -> dict[str, Any]:
 
 
 def _shape(info: CompanionInfo) -> dict[str, Any]:
-    """A companion as JSON."""
     return {
         "agent": {"id": info.agent_id, "name": info.agent_name},
         "companion": fields(info.companion, "id", "name", "model"),
@@ -185,7 +184,7 @@ def _info_view(info: CompanionInfo) -> list[RenderableType]:
 class CompanionNews:
     """Shows each pass of a companion once. An agent without a companion costs no look into the store."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: Output) -> None:
         self._view = view
         self._since: datetime | None = None
 

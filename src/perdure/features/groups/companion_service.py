@@ -202,7 +202,6 @@ class AsyncCompanion(AsyncPart):
 
 
 def _load(tx: Tx, group: Group) -> CompanionInfo:
-    """The companion of a group."""
     assert group.manager_agent_id is not None
     state = load_companion(tx, group)
     return CompanionInfo(

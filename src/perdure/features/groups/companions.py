@@ -98,7 +98,6 @@ def enable_companion(
 
 
 def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: Author, at: datetime) -> Group:
-    """Create the companion of an agent, and their group."""
     agent_type = _TYPES[kind]
     window = agent.settings.get("context_window_tokens")
     settings: dict[str, Any] = {

@@ -192,7 +192,6 @@ class TurnDriver:
                 await asyncio.sleep(backoff_s(failures, first_s=0.2, most_s=5.0))
 
     async def _stop(self, run: Run) -> None:
-        """Cancel a run, if it is there still."""
         with contextlib.suppress(NotFound):
             await self._runner.cancel(run.id)
 

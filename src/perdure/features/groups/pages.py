@@ -58,7 +58,6 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
 
 
 async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
-    """The names of the agents of these groups."""
     names: dict[AgentId, str] = {}
     for group in found:
         for agent_id in group.members:
@@ -70,7 +69,6 @@ async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
 
 
 def _group_shape(group: Group, names: Mapping[AgentId, str]) -> Data:
-    """What is shown of a group."""
     limits = {"turns": group.max_turns, "tokens": group.max_tokens, "USD": group.max_cost_usd}
     return {
         "id": group.id,

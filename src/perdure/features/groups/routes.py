@@ -103,7 +103,6 @@ async def _send(request: Request) -> Json[Reply] | StreamingResponse:
 
 
 async def _send_and_stream(request: Request) -> Response | StreamingResponse:
-    """Send a message to a group, and answer with a stream."""
     return await _answer(request, await read_send(request, always_streams=True))
 
 

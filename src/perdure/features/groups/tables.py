@@ -22,13 +22,7 @@ _SETTINGS = (
     " max_message_buffer_length, min_message_buffer_length, last_message_id, project_id, hidden, updated_at"
 )
 _GROUP = row_format.RowFormat(
-    Group,
-    f"id, org_id, number, kind, created_at, {_SETTINGS}",
-    {
-        row_format.TEXT: "description termination_token project_id last_message_id",
-        row_format.FLAG: "hidden",
-        row_format.TIME: "created_at updated_at",
-    },
+    Group, {row_format.TEXT: "last_message_id"}, columns=f"id, org_id, number, kind, created_at, {_SETTINGS}"
 )
 MANAGER = -1
 """The position of a manager among the agents of its group."""
@@ -126,13 +120,8 @@ class Groups(PagedTable[GroupFilter, Group]):
 
     def put_conversation(self, group_id: GroupId, member: GroupMember) -> None:
         """Store in which conversation an agent speaks in this group."""
-        self._run(
-            "UPDATE group_agents SET conversation_seq = :seq"
-            f" WHERE group_id = :group_id AND agent_id = :agent_id AND {OWN_GROUP}",
-            group_id=row_format.storable(group_id),
-            agent_id=row_format.storable(member.agent_id),
-            seq=member.conversation_seq,
-        )
+        key = {"group_id": row_format.storable(group_id), "agent_id": row_format.storable(member.agent_id)}
+        self._set("group_agents", key, OWN_GROUP, conversation_seq=member.conversation_seq)
 
     def share_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId, *, attached: bool) -> None:
         """Store that an agent of the group has a block because of it; `attached`: it would not have it otherwise.
@@ -220,12 +209,7 @@ _PARTS = row_format.Codec(
     lambda text: parts_from_json(row_format.restore(text)),
     null=(),
 )
-_MESSAGE = row_format.RowFormat(
-    GroupMessage,
-    "group_id, seq, turn_seq, place, kind, sender_id, sender_name, run_id, message_id, message_seq, parts, chosen_id,"
-    " ends_turn, seen_seq, created_at",
-    {row_format.TEXT: "sender_name", row_format.FLAG: "ends_turn", row_format.TIME: "created_at", _PARTS: "parts"},
-)
+_MESSAGE = row_format.RowFormat(GroupMessage, {_PARTS: "parts"})
 _INSERT = row_format.insert_into("group_messages", _MESSAGE.columns)
 _SELECT = f"SELECT {_MESSAGE.columns} FROM group_messages"
 _SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id = :org_id)"
@@ -278,16 +262,14 @@ class GroupMessages(Table):
     def list_of_turn(self, group_id: GroupId, turn_seq: int) -> Sequence[GroupMessage]:
         """The entries of one turn, in order."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND turn_seq = :turn_seq AND {OWN_GROUP} ORDER BY seq"
-        return [
-            _MESSAGE.read(row) for row in self._rows(sql, group_id=row_format.storable(group_id), turn_seq=turn_seq)
-        ]
+        return self._all(_MESSAGE, sql, group_id=row_format.storable(group_id), turn_seq=turn_seq)
 
     def find_seen(self, group_id: GroupId, agent_id: AgentId) -> int | None:
         """The last entry since the last reset that the agent was shown before it spoke; None: it has not spoken."""
-        rows = self._rows(
-            "SELECT MAX(seen_seq) FROM group_messages"
-            f" WHERE group_id = :group_id AND sender_id = :agent_id AND {_SHOWN}",
-            group_id=row_format.storable(group_id),
-            agent_id=row_format.storable(agent_id),
+        sql = (
+            f"SELECT MAX(seen_seq) FROM group_messages WHERE group_id = :group_id AND sender_id = :sender AND {_SHOWN}"
         )
-        return None if rows[0][0] is None else int(rows[0][0])
+        found: int | None = self._value(
+            sql, group_id=row_format.storable(group_id), sender=row_format.storable(agent_id)
+        )
+        return found

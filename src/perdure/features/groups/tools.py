@@ -215,7 +215,6 @@ def _is_given_up(tx: Tx, caller: str) -> bool:
 
 
 def _render(answer: Any) -> str:
-    """The result of a call in JSON."""
     return json.dumps(answer, ensure_ascii=False)
 
 

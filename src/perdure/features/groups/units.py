@@ -217,7 +217,6 @@ def open_conversation(tx: Tx, group: Group, agent_id: AgentId, name: str, *, ids
 
 
 def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
-    """Have all agents of the group have these blocks."""
     for agent_id in sorted(group.members) if block_ids else ():
         own = tx.blocks.list_versions(agent_id)
         attached = [one not in own or tx.of(Groups).has_attached(agent_id, one) for one in block_ids]

@@ -20,7 +20,7 @@ from perdure.features.groups.companion_service import PassEdit, PassInfo
 from perdure.features.groups.replies import GroupReply, SpeakerReply
 from perdure.features.groups.service import entry_id, is_deleted
 from perdure.features.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
-from perdure.library.agents.agents import AgentState
+from perdure.library.agents.agents import WholeAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.base import WireRequest, nulls
@@ -157,7 +157,6 @@ STOP_REASONS: Mapping[core.GroupStopReason, StopReason] = {
 
 
 def _stop_shape(turn: core.GroupTurn) -> dict[str, Any]:
-    """The wire message that says why a turn ended."""
     reason = turn.stop_reason or "error"
     return stop_reason(STOP_REASONS[reason]) | {"group_stop_reason": reason}
 
@@ -274,7 +273,7 @@ def _notice(entry: core.GroupMessage) -> str:
     return f"{entry.sender_name} failed: {entry.text}"
 
 
-def agent_fields(state: AgentState, window_tokens: int, embedder: Embedder | None) -> Mapping[str, Any]:
+def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | None) -> Mapping[str, Any]:
     """The fields of an agent's shape about the group that it manages."""
     group = state.of_features.get("group")
     if group is None:

@@ -45,16 +45,7 @@ def _load_plan(text: str) -> GroupPlan:
 
 
 _TURN = row_format.RowFormat(
-    GroupTurn,
-    "group_id, seq, status, stop_reason, failure, plan, hops, max_steps, usage, step_count, cost_usd,"
-    " cancel_requested, lease_owner, lease_number, lease_until, created_at, started_at, ended_at",
-    {
-        FAILURE: "failure",
-        row_format.Codec(_store_plan, _load_plan): "plan",
-        USAGE: "usage",
-        row_format.FLAG: "cancel_requested",
-        row_format.TIME: "lease_until created_at started_at ended_at",
-    },
+    GroupTurn, {FAILURE: "failure", row_format.Codec(_store_plan, _load_plan): "plan", USAGE: "usage"}
 )
 _OWN = f"group_id = :group_id AND seq = :seq AND {OWN_GROUP}"
 _OWN_OF_R = "EXISTS (SELECT 1 FROM groups g WHERE g.id = r.group_id AND g.org_id = :org_id)"
@@ -141,10 +132,9 @@ class GroupTurns(LeasedTable[GroupTurn]):
     def begin(self, turn: GroupTurn, plan: GroupPlan) -> tuple[GroupTurn, str | None]:
         """Store the settings that a claimed turn goes by; the turn, and its encoded input, which is stored no more."""
         key = {"group_id": turn.group_id, "seq": turn.seq}
-        rows = self._rows(f"SELECT input FROM group_turns WHERE {_OWN}", **key)
-        self._run(f"UPDATE group_turns SET plan = :plan, input = NULL WHERE {_OWN}", plan=_store_plan(plan), **key)
-        text = row_format.restore(rows[0][0]) if rows and rows[0][0] is not None else None
-        return replace(turn, plan=plan), text
+        text = self._value(f"SELECT input FROM group_turns WHERE {_OWN}", **key)
+        self._set("group_turns", key, OWN_GROUP, plan=_store_plan(plan), input=None)
+        return replace(turn, plan=plan), None if text is None else row_format.restore(text)
 
     def request_cancel(self, group_id: GroupId, seq: int) -> bool:
         """Request a turn's end. Whether it was unended and had no such request yet."""
@@ -152,11 +142,8 @@ class GroupTurns(LeasedTable[GroupTurn]):
 
     def spend(self, turn: GroupTurn) -> None:
         """Store what the runs of a turn have used."""
-        self._run(
-            f"UPDATE group_turns SET usage = :usage, step_count = :step_count, cost_usd = :cost_usd WHERE {_OWN}",
-            usage=USAGE.store(turn.usage),
-            **_TURN.params(turn, "group_id, seq, step_count, cost_usd"),
-        )
+        used = _TURN.params(turn, "step_count, cost_usd")
+        self._set("group_turns", _TURN.params(turn, self._key), OWN_GROUP, usage=USAGE.store(turn.usage), **used)
 
     def end(self, turn: GroupTurn, reason: GroupStopReason, *, failure: Failure | None, at: datetime) -> GroupTurn:
         """End a turn. One that has ended already stays as it is. Raises: NotFound."""
@@ -173,12 +160,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         return ended if is_changed else self.get(turn.group_id, turn.seq)
 
 
-_PASS = row_format.RowFormat(
-    Pass,
-    "agent_id, number, group_id, companion_id, cause, from_seq, upto_seq, last_message_id, upto_run_seq, is_full,"
-    " failures, run_id, outcome, created_at, ended_at",
-    {row_format.FLAG: "is_full", row_format.TIME: "created_at ended_at"},
-)
+_PASS = row_format.RowFormat(Pass)
 _SELECT_PASS = f"SELECT {_PASS.columns_of('p')} FROM companion_passes p"
 _OWN_PASS = "EXISTS (SELECT 1 FROM agents a WHERE a.id = p.agent_id AND a.org_id = :org_id)"
 RUNS_MAX = 10_000
@@ -188,11 +170,8 @@ RUNS_MAX = 10_000
 class Passes(Table):
     def add(self, pass_: Pass) -> Pass:
         """Add a pass, and return it with its number. The caller has locked the agent. Raises: NotFound: the agent."""
-        rows = self._rows(
-            "SELECT COALESCE(MAX(number), 0) + 1 FROM companion_passes WHERE agent_id = :agent_id",
-            agent_id=own_agent(self._db, self._org_id, pass_.agent_id),
-        )
-        pass_ = replace(pass_, number=int(rows[0][0]))
+        own = own_agent(self._db, self._org_id, pass_.agent_id)
+        pass_ = replace(pass_, number=self._next("companion_passes", "number", agent_id=own))
         self._run(row_format.insert_into("companion_passes", _PASS.columns), **_PASS.params(pass_))
         return pass_
 
@@ -276,8 +255,8 @@ class Passes(Table):
     def last_run_seq(self, agent_id: AgentId) -> int:
         """The number of the agent's newest run; -1: it has none."""
         sql = "SELECT run_seq - 1 FROM agents WHERE id = :agent_id AND org_id = :org_id"
-        rows = self._rows(sql, agent_id=agent_id)
-        return int(rows[0][0]) if rows else -1
+        found = self._value(sql, agent_id=agent_id)
+        return -1 if found is None else int(found)
 
     def _read(self, where: str, limit: int, **params: object) -> Sequence[Pass]:
         """Passes, newest first."""

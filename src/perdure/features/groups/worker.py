@@ -216,7 +216,6 @@ class Companions:
         return outcome
 
     async def _find_run(self, one: Pass) -> Run | None:
-        """The run of a pass, if it was accepted."""
         found = await self._ports.store.read(lambda tx: tx.runs.find_by_key(one.companion_id, 0, one.key))
         return None if found is None else found[0]
 

@@ -10,7 +10,7 @@ from perdure.cli.commands.run import Yes, argument, command, for_work
 if for_work(__name__):
     from perdure.cli.session.work import confirm, progress_bar
     from perdure.cli.views.terminal import program
-    from perdure.cli.views.view import View, new_table
+    from perdure.cli.views.view import Output, new_table
     from perdure.features.local.catalogue import catalogue, known_model
     from perdure.features.local.models import PROVIDER, LocalModels
     from perdure.settings import Settings
@@ -22,7 +22,7 @@ MB = 1_000_000
 
 
 @command("model list")
-async def list_models(view: View) -> None:
+async def list_models(view: Output) -> None:
     """List the models that are here, and those that can be fetched."""
     local = LocalModels(Settings.from_environment())
     models = local.models()
@@ -38,7 +38,7 @@ async def list_models(view: View) -> None:
 
 
 @command("model get")
-async def get_model(view: View, name: Name) -> None:
+async def get_model(view: Output, name: Name) -> None:
     """Fetch a model. Broken off, the same command goes on where it was."""
     local = LocalModels(Settings.from_environment())
     is_new = name not in local.names()
@@ -52,7 +52,7 @@ async def get_model(view: View, name: Name) -> None:
 
 
 @command("model use")
-async def use_model(view: View, name: NameOrFile) -> None:
+async def use_model(view: Output, name: NameOrFile) -> None:
     """Make a model the default: of new agents, and of those that follow the default."""
     local = LocalModels(Settings.from_environment())
     name = local.use(name)
@@ -61,7 +61,7 @@ async def use_model(view: View, name: NameOrFile) -> None:
 
 
 @command("model remove")
-async def remove_model(view: View, name: Name, yes: Yes = False) -> None:
+async def remove_model(view: Output, name: Name, yes: Yes = False) -> None:
     """Remove a model that was fetched. A file elsewhere that is in use stays where it is."""
     local = LocalModels(Settings.from_environment())
     if not local.removable(name).is_symlink():

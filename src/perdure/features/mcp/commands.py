@@ -14,7 +14,7 @@ from perdure.cli.commands.run import Yes, argument, command, flag, for_work, opt
 if for_work(__name__):
     from perdure.cli.session.work import confirm, deleting, open_store, read_pairs
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, first_names, local_time, plural, visible
+    from perdure.cli.views.view import Output, first_names, local_time, plural, visible
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff
@@ -30,7 +30,7 @@ NAMES_MAX = 8
 
 @command("mcp add", json=False)
 async def add_server(
-    view: View,
+    view: Output,
     name: Annotated[str, argument("Name of the server; its tools' names begin with it.", "NAME")],
     command: Annotated[list[str] | None, argument("The program to run, after two dashes.", "-- COMMAND ARG...")] = None,
     url: Annotated[str | None, option("Address of the server.", "URL")] = None,
@@ -92,7 +92,7 @@ async def add_server(
 
 
 @command("mcp list", none=NO_SERVER)
-async def list_servers(view: View, perdure: AsyncPerdure) -> None:
+async def list_servers(view: Output, perdure: AsyncPerdure) -> None:
     """List the servers and the state of each."""
     shapes, lines = [], []
     for server in await perdure.mcp.list():
@@ -113,7 +113,7 @@ async def list_servers(view: View, perdure: AsyncPerdure) -> None:
 
 
 @command("mcp show", finds="MCP server")
-async def show_server(view: View, perdure: AsyncPerdure, server: Server) -> None:
+async def show_server(view: Output, perdure: AsyncPerdure, server: Server) -> None:
     """Show the tools of a server, and the state of each."""
     state = await perdure.mcp.get(server)
     rows: list[tuple[str | None, ...]] = [
@@ -133,7 +133,7 @@ def _tool_line(tool: McpTool) -> str:
 
 
 @command("mcp refresh", json=False, finds="MCP server")
-async def refresh(view: View, perdure: AsyncPerdure, server: Server) -> None:
+async def refresh(view: Output, perdure: AsyncPerdure, server: Server) -> None:
     """Connect to a server and read its tools again."""
     view.show_status(f"connecting to {server}…")
     tools = await perdure.mcp.refresh(server)
@@ -146,7 +146,7 @@ async def refresh(view: View, perdure: AsyncPerdure, server: Server) -> None:
 
 @command("mcp approve", json=False, finds="MCP server")
 async def approve(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     server: Server,
     tools: Annotated[
@@ -177,7 +177,7 @@ async def approve(
 
 
 @command("mcp delete", json=False, finds="MCP server")
-async def delete(view: View, perdure: AsyncPerdure, server: Server, yes: Yes = False) -> None:
+async def delete(view: Output, perdure: AsyncPerdure, server: Server, yes: Yes = False) -> None:
     """Delete a server and its tools, also from all agents."""
     state = await perdure.mcp.get(server)
     what = f"MCP server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"

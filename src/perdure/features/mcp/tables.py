@@ -28,22 +28,16 @@ _LEFT_OUT = row_format.Codec(
     lambda text: tuple(InvalidEntry(name=name, reason=reason) for name, reason in row_format.load(text)),
 )
 _SERVER = row_format.RowFormat(
-    _build_server,
-    "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure,"
+    McpServer,
+    {row_format.JSON: "config", _LEFT_OUT: "left_out"},
+    columns="id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure,"
     " left_out",
-    {
-        row_format.TEXT: "name failure",
-        row_format.JSON: "config",
-        row_format.BYTES: "sealed",
-        row_format.FLAG: "trusted",
-        row_format.TIME: "created_at updated_at listed_at",
-        _LEFT_OUT: "left_out",
-    },
-    {"config": lambda server: {name: getattr(server, name) for name in _CONFIG}},
+    attributes={"config": lambda server: {name: getattr(server, name) for name in _CONFIG}},
+    build=_build_server,
 )
 _DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: Definition(**row_format.load(text)))
 _TOOL = row_format.RowFormat(
-    McpTool, "server_id, name, local_name, tool_id, pinned, seen", {row_format.TEXT: "name", _DEFINITION: "pinned seen"}
+    McpTool, {_DEFINITION: "pinned seen"}, columns="server_id, name, local_name, tool_id, pinned, seen"
 )
 
 

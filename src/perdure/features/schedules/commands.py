@@ -14,7 +14,7 @@ if for_work(__name__):
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.session.work import deleting, get_agent, read_object
     from perdure.cli.views.json import fields, reply_shape
-    from perdure.cli.views.view import View, new_table, visible
+    from perdure.cli.views.view import Output, new_table, visible
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
     from perdure.core.text.zones import zone
@@ -38,7 +38,7 @@ ONE_OF = "give one of --at, --every and --cron"
     refuses=[(lambda given: [given["at"], given["every"], given["cron"]].count(None) != 2, ONE_OF, None)],
 )
 async def add_schedule(
-    view: View,
+    view: Output,
     text: Annotated[str, argument("What the agent is told then.", "TEXT")],
     agent: LastAgent,
     at: Annotated[str | None, option("Once: 2026-11-24T09:00, 09:00, or 'in 20m'.", "TIME")] = None,
@@ -83,7 +83,7 @@ async def add_schedule(
 
 @command("schedule list", none=NO_SCHEDULE)
 async def list_schedules(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
     everything: Annotated[bool, flag("--all", "With those that have ended.")] = False,
@@ -105,7 +105,7 @@ async def list_schedules(
 
 
 @command("schedule show", finds="schedule")
-async def show_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> None:
+async def show_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
     """Show a schedule: its next five times, and what became of the last ones."""
     found = await _find_schedule(perdure, schedule)
     firings = await perdure.schedules.firings(found.id, limit=FIRINGS)
@@ -124,7 +124,7 @@ async def show_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> No
 
 
 @command("schedule cancel", finds="schedule")
-async def cancel_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> None:
+async def cancel_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
     """End a schedule; its past can still be shown."""
     found = await _find_schedule(perdure, schedule)
     cancelled = await perdure.schedules.cancel(found.id)
@@ -134,7 +134,7 @@ async def cancel_schedule(view: View, perdure: AsyncPerdure, schedule: Name) -> 
 
 
 @command("schedule delete", json=False, finds="schedule")
-async def delete_schedule(view: View, perdure: AsyncPerdure, schedule: Name, yes: Yes = False) -> None:
+async def delete_schedule(view: Output, perdure: AsyncPerdure, schedule: Name, yes: Yes = False) -> None:
     """Delete a schedule with its past."""
     found = await _find_schedule(perdure, schedule)
     what = f"schedule {visible(found.name or found.id)!r} with its past"
@@ -144,7 +144,7 @@ async def delete_schedule(view: View, perdure: AsyncPerdure, schedule: Name, yes
 
 @command("event")
 async def tell_event(
-    view: View,
+    view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
     kind: Annotated[str, argument("What happened, such as login or like.", "KIND")],
@@ -190,7 +190,6 @@ def _next_lines(schedule: Schedule) -> list[Text]:
 
 
 def _time(schedule: Schedule, moment: datetime) -> str:
-    """A time in the schedule's zone."""
     return f"{moment.astimezone(zone(schedule.timing.timezone)):%a %Y-%m-%d %H:%M %Z}"
 
 

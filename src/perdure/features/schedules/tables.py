@@ -68,22 +68,13 @@ def _load_messages(text: str) -> tuple[ScheduledMessage, ...]:
 
 _SCHEDULE = row_format.RowFormat(
     Schedule,
-    "id, agent_id, seq, name, timing, action, messages, conversation_seq, made_by, status, next_at, firings, max_steps,"
-    " callback, form, created_at, updated_at",
     {
-        row_format.TEXT: "name",
         row_format.Codec(_store_timing, _load_timing): "timing",
         row_format.Codec(_store_messages, _load_messages): "messages",
-        row_format.TIME: "next_at created_at updated_at",
         CALLBACK: "callback",
-        row_format.JSON: "form",
     },
 )
-_FIRING = row_format.RowFormat(
-    Firing,
-    "seq, due_at, fired_at, outcome, run_id, missed, reason",
-    {row_format.TIME: "due_at fired_at", row_format.TEXT: "reason"},
-)
+_FIRING = row_format.RowFormat(Firing)
 _SELECT = f"SELECT {_SCHEDULE.columns_of('s')} FROM schedules s"
 _OF_SCHEDULE = f"agent_id = :agent_id AND schedule_seq = :schedule_seq AND {OWN_AGENT}"
 
@@ -98,8 +89,7 @@ class Schedules(Table):
         self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
         if schedule.made_by == "agent":
             self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
-        last = self._rows("SELECT COALESCE(MAX(seq), 0) FROM schedules WHERE agent_id = :agent_id", agent_id=own)
-        schedule = replace(schedule, seq=int(last[0][0]) + 1)
+        schedule = replace(schedule, seq=self._next("schedules", "seq", agent_id=own))
         self._run(
             row_format.insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own}
         )
@@ -118,8 +108,7 @@ class Schedules(Table):
         """How many schedules of an agent still fire; only those made by this, if one is given."""
         where = Conditions("s.agent_id = :agent_id", "s.status = 'active'", _OWN)
         where.equal("s.made_by", made_by)
-        rows = self._rows(f"SELECT COUNT(*) FROM schedules s WHERE {where}", agent_id=agent_id, **where.params)
-        return int(rows[0][0])
+        return int(self._value(f"SELECT COUNT(*) FROM schedules s WHERE {where}", agent_id=agent_id, **where.params))
 
     def get(self, schedule_id: ScheduleId, agent_id: AgentId | None = None) -> Schedule:
         """The schedule of this id; of this agent, if one is given. Raises: NotFound."""
@@ -160,8 +149,8 @@ class Schedules(Table):
     def next_due(self, *, since: datetime) -> datetime | None:
         """The first due time of all schedules that is later than a time."""
         sql = f"SELECT MIN(s.next_at) FROM schedules s WHERE s.next_at > :since AND {_OWN}"
-        rows = self._rows(sql, since=row_format.iso(since))
-        return None if rows[0][0] is None else row_format.from_iso(rows[0][0])
+        found = self._value(sql, since=row_format.iso(since))
+        return found and row_format.from_iso(found)
 
     def advance(self, schedule: Schedule, firing: Firing, *, next_at: datetime | None, at: datetime) -> Schedule | None:
         """Store what became of the schedule's due time, and the next one; without one it has ended. Return it as it is
@@ -189,8 +178,7 @@ class Schedules(Table):
         if not done:
             return None
         place = {"agent_id": schedule.agent_id, "schedule_seq": schedule.seq}
-        last = self._rows(f"SELECT COALESCE(MAX(seq), 0) FROM schedule_firings WHERE {_OF_SCHEDULE}", **place)
-        firing = replace(firing, seq=int(last[0][0]) + 1)
+        firing = replace(firing, seq=self._next("schedule_firings", "seq", **place))
         sql = row_format.insert_into("schedule_firings", f"agent_id, schedule_seq, {_FIRING.columns}")
         self._run(sql, **place, **_FIRING.params(firing))
         self._run(
@@ -202,23 +190,18 @@ class Schedules(Table):
         """End a schedule; one that has ended stays as it is."""
         if schedule.status != "active":
             return schedule
-        self._run(
-            "UPDATE schedules AS s SET status = 'cancelled', next_at = NULL, updated_at = :at"
-            f" WHERE s.id = :id AND s.status = 'active' AND {_OWN}",
-            id=schedule.id,
-            at=row_format.iso(at),
-        )
+        self._cancel("s.id = :id", id=schedule.id, at=row_format.iso(at))
         return self.get(schedule.id)
 
     def cancel_all(self, agent_id: AgentId, action: Action, *, at: datetime) -> None:
         """End all schedules of an agent that do this."""
-        self._run(
-            "UPDATE schedules AS s SET status = 'cancelled', next_at = NULL, updated_at = :at"
-            f" WHERE s.agent_id = :agent_id AND s.action = :action AND s.status = 'active' AND {_OWN}",
-            agent_id=agent_id,
-            action=action,
-            at=row_format.iso(at),
-        )
+        which = "s.agent_id = :agent_id AND s.action = :action"
+        self._cancel(which, agent_id=agent_id, action=action, at=row_format.iso(at))
+
+    def _cancel(self, which: str, **params: str) -> None:
+        """End those of some schedules that still fire."""
+        cancelled = "status = 'cancelled', next_at = NULL, updated_at = :at"
+        self._run(f"UPDATE schedules AS s SET {cancelled} WHERE {which} AND s.status = 'active' AND {_OWN}", **params)
 
     def delete(self, schedule_id: ScheduleId) -> None:
         """Delete a schedule with its firings, of which there are at most `FIRINGS_KEPT`. Raises: NotFound."""

@@ -80,7 +80,7 @@ NO_BELONGINGS = Belongings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentState:
+class WholeAgent:
     """An agent with everything that belongs to it, as one transaction reads it.
 
     Args:
@@ -186,7 +186,7 @@ class AllAgents(AsyncPart):
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
         return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
 
-    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
         return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
 
@@ -216,7 +216,7 @@ class AllAgents(AsyncPart):
 class AsyncAgentRecord(AsyncAgentPart):
     """What is stored of an agent and belongs to it; `AsyncAgent` has these methods."""
 
-    async def state(self) -> AgentState:
+    async def state(self) -> WholeAgent:
         """The agent with everything that belongs to it. Raises: NotFound."""
         return (await self._ports.store.read(lambda tx: _load_states(self._app, tx, [tx.agents.get(self.id)])))[0]
 
@@ -290,7 +290,7 @@ def _in_effect(app: App, agent: Agent) -> Agent:
     return in_effect(agent, app.models)
 
 
-def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
+def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAgent]:
     """The agents with everything that belongs to them."""
     ids = [agent.id for agent in agents]
     of_features = AGENT_STATES(tx, ids)
@@ -308,7 +308,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
     pending = find_all_pending(tx, first)
     message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
     return [
-        AgentState(
+        WholeAgent(
             agent=_in_effect(app, agent),
             blocks=blocks[agent.id],
             tools=[named[tool.id] for tool in tools[agent.id]],

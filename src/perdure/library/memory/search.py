@@ -130,16 +130,12 @@ class AsyncSearch(AsyncAgentPart):
             messages=messages,
             blocks=blocks,
             features=None if self._agent_id is None or archives is not None else {},
-        )
-        return await self._app.search.recall(
-            scope,
-            query,
             budget_tokens=budget_tokens,
-            count=self._app.ports.counter.count,
             floor=floor,
             explain=explain,
             timezone=timezone,
         )
+        return await self._app.search.recall(scope, query, count=self._app.ports.counter.count)
 
     async def search_passages(
         self,

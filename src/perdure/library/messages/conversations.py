@@ -38,7 +38,7 @@ COMPACTED: Point[[App, AgentId], None] = Point("compacted")
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationState:
+class WholeConversation:
     """A conversation, the ids of the messages in its view, oldest first (see `ids_in_view`), and of the blocks that it
     has in place of its agent's."""
 
@@ -70,7 +70,7 @@ class AsyncConversations(AsyncAgentPart):
         hidden: bool = False,
         isolated_labels: Sequence[str] = (),
         author: Author | None = None,
-    ) -> ConversationState:
+    ) -> WholeConversation:
         """A new conversation.
 
         Args:
@@ -82,7 +82,7 @@ class AsyncConversations(AsyncAgentPart):
         summary, settings = check_summary(values.get("summary")), changed_settings({}, values)
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
 
-        def create(tx: Tx) -> ConversationState:
+        def create(tx: Tx) -> WholeConversation:
             conversation = tx.conversations.add(
                 self.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=hidden
             )
@@ -96,7 +96,7 @@ class AsyncConversations(AsyncAgentPart):
 
     async def create_ephemeral(
         self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author | None = None
-    ) -> ConversationState:
+    ) -> WholeConversation:
         """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
         model = await ModelHandles(self._app).resolve(model)
@@ -106,7 +106,7 @@ class AsyncConversations(AsyncAgentPart):
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
 
-        def create(tx: Tx) -> ConversationState:
+        def create(tx: Tx) -> WholeConversation:
             agent = create_agent(tx, new, ids=self._ports.ids, author=author or outside(), at=inputs.now)
             conversation = tx.conversations.add(
                 agent.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=True
@@ -136,14 +136,14 @@ class AsyncConversations(AsyncAgentPart):
         return await self._ports.store.read(find_conversation, self._agent_id, conversation)
 
     @reads
-    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> ConversationState:
+    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> WholeConversation:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
         return _load_states(tx, [find_conversation(tx, self._agent_id, conversation)])[0]
 
     @reads
     def page_of_states(
         self, tx: Tx, where: ConversationFilter, page: Page, order: ConversationOrder
-    ) -> Sequence[ConversationState]:
+    ) -> Sequence[WholeConversation]:
         """A page of conversations, without the agents' first ones. Raises: NotFound."""
         check_limit(page.limit)
         after = None if page.after is None else ConversationId(page.after)
@@ -174,12 +174,12 @@ class AsyncConversations(AsyncAgentPart):
 
     async def change_conversation(
         self, conversation: ConversationId | None, changes: ConversationChanges
-    ) -> ConversationState:
+    ) -> WholeConversation:
         """The conversation as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
         now = self._ports.clock.now()
         changes = await self._resolved(changes)
 
-        def update(tx: Tx) -> ConversationState:
+        def update(tx: Tx) -> WholeConversation:
             found = find_conversation(tx, self._agent_id, conversation)
             return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
 
@@ -228,7 +228,7 @@ class AsyncConversations(AsyncAgentPart):
         upto: MessageId | None = None,
         before: MessageId | None = None,
         hidden: bool = False,
-    ) -> ConversationState:
+    ) -> WholeConversation:
         """A new conversation with a copy of what this one has in view, up to a message if one is given, or up to the
         one `before` it.
 
@@ -310,12 +310,12 @@ def ids_in_view(
     return {key: sorted(some, key=last.__contains__) for key, some in ids.items()}
 
 
-def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[ConversationState]:
+def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[WholeConversation]:
     """The conversations, each with the ids of the messages in its view, and of its own blocks."""
     message_ids = ids_in_view(tx, conversations, find_all_pending(tx, conversations))
     blocks = tx.blocks.list_isolated_of([*message_ids])
     return [
-        ConversationState(
+        WholeConversation(
             one,
             message_ids=message_ids[one.key],
             isolated_block_ids=[block_id for block_id in blocks[one.key].values() if block_id is not None],

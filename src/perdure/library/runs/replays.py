@@ -23,7 +23,7 @@ from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ReplayAnswer:
     """What a model answered to one request. `price` is in US dollars; None: unknown."""
 
     parts: tuple[Part, ...] = ()
@@ -51,8 +51,8 @@ class ReplayStep:
     """One request of a run, with the recorded answer and the new one; `new` is None where the model failed."""
 
     step_id: StepId
-    old: Answer
-    new: Answer | None
+    old: ReplayAnswer
+    new: ReplayAnswer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +173,8 @@ class AsyncReplays(AsyncAgentPart):
         except ReplayMismatch as error:
             return shape | {"request": None, "problem": str(error)}
 
-    def _answer(self, model: str, parts: tuple[Part, ...], usage: Usage) -> Answer:
-        return Answer(parts=parts, usage=usage, price=prices_of(model, self._app.models).price(usage))
+    def _answer(self, model: str, parts: tuple[Part, ...], usage: Usage) -> ReplayAnswer:
+        return ReplayAnswer(parts=parts, usage=usage, price=prices_of(model, self._app.models).price(usage))
 
 
 def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Agent, Sequence[_Recorded]]:

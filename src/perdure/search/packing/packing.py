@@ -16,7 +16,6 @@ from perdure.search.packing.text import (
     HEADER,
     Candidate,
     Excerpt,
-    Kind,
     excerpt,
     heading,
     item,
@@ -26,7 +25,7 @@ from perdure.search.packing.text import (
     terms_of,
 )
 
-__all__ = ["Candidate", "PackedText", "Piece", "pack"]
+__all__ = ["Candidate", "PackedPart", "PackedText", "pack"]
 
 CANDIDATES_MAX = 400  # the best ones; the rest is left out
 BLOCKS_SHARE, FACTS_SHARE = 0.5, 0.5  # of the budget
@@ -45,32 +44,30 @@ TOP_UPS = 8  # tries to fill the room left after the final count
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One source of a packed context: `[number]` in its text.
+class PackedPart:
+    """The part of a candidate that a packed context has, and the tokens of its own lines."""
 
-    Args:
-        tokens: of its own lines.
-        first, last: the shown characters of the candidate's text, from 0, `last` not included.
-        chars: the length of the candidate's text.
-    """
-
-    number: int
-    kind: Kind
-    id: str
-    score: float
+    excerpt: Excerpt
     tokens: int
-    first: int
-    last: int
-    chars: int
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.excerpt.candidate
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the whole text of its candidate."""
+        return self.excerpt.last - self.excerpt.first >= len(self.candidate.text)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """A context: its text and tokens, its pieces in reading order, and how many candidates are not in it."""
+    """A context: its text and tokens, its parts as the text numbers them, from 1, and how many candidates are not in
+    it."""
 
     text: str
     tokens: int
-    pieces: tuple[Piece, ...]
+    parts: tuple[PackedPart, ...]
     left_out: int
 
 
@@ -97,25 +94,13 @@ def pack(
     """
     distinct = _merge_equal(candidates)
     usable = [each for each in distinct if each.text.strip()]
-    packing = _Packer(budget, _Counter(count), terms_of(query), zone(timezone), in_words)
+    packing = _Packer(budget, _TokenCounts(count), terms_of(query), zone(timezone), in_words)
     parts = packing.select(usable)
-    order = sort_for_reading([each.excerpt for each in parts])
     by_candidate = {_key(each.candidate): each for each in parts}
+    order = sort_for_reading([each.excerpt for each in parts])
     text = packing.text(parts)
-    pieces = tuple(
-        Piece(
-            number=number,
-            kind=each.candidate.kind,
-            id=each.candidate.id,
-            score=each.candidate.score,
-            tokens=by_candidate[_key(each.candidate)].tokens,
-            first=each.first,
-            last=each.last,
-            chars=len(each.candidate.text),
-        )
-        for number, each in enumerate(order, start=1)
-    )
-    return PackedText(text, packing.counter(text), pieces, len(distinct) - len(pieces))
+    in_order = tuple(by_candidate[_key(each.candidate)] for each in order)
+    return PackedText(text, packing.counter(text), in_order, len(distinct) - len(parts))
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
@@ -149,7 +134,7 @@ def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(best.values(), key=lambda one: (-one.score, *_key(one)))
 
 
-class _Counter:
+class _TokenCounts:
     """Counts the tokens of each text once."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
@@ -171,23 +156,6 @@ class _Counter:
 
 
 @dataclass(slots=True)
-class _Part:
-    """The selected part of a candidate, and the tokens of its own lines."""
-
-    excerpt: Excerpt
-    tokens: int
-
-    @property
-    def candidate(self) -> Candidate:
-        return self.excerpt.candidate
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is the whole text of its candidate."""
-        return self.excerpt.last - self.excerpt.first >= len(self.candidate.text)
-
-
-@dataclass(slots=True)
 class _QueueEntry:
     """A candidate in the queue. Its `worth` falls as similar candidates are selected."""
 
@@ -204,17 +172,17 @@ class _Packer:
     """The state of one selection."""
 
     budget: int
-    counter: _Counter
+    counter: _TokenCounts
     terms: tuple[str, ...]
     home: tzinfo
     in_words: bool = False
     room: int = 0
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[PackedPart] = field(default_factory=list)
     headings: set[str] = field(default_factory=set)
     masks: list[int] = field(default_factory=list)
     rest: list[Candidate] = field(default_factory=list)
 
-    def select(self, candidates: list[Candidate]) -> list[_Part]:
+    def select(self, candidates: list[Candidate]) -> list[PackedPart]:
         """Select parts, weakest last, whose rendered text fits the budget."""
         self.room = self.budget - (0 if self.in_words else self.counter(HEADER))
         if self.room > 0:
@@ -228,7 +196,7 @@ class _Packer:
             self._top_up()
         return self.parts
 
-    def text(self, parts: list[_Part]) -> str:
+    def text(self, parts: list[PackedPart]) -> str:
         """Render the parts in reading order."""
         return render(sort_for_reading([each.excerpt for each in parts]), home=self.home, in_words=self.in_words)
 
@@ -345,10 +313,10 @@ class _Packer:
         """Render an excerpt as number 100, so that its tokens are measured with a wide number."""
         return item(each, 100, self.home, in_words=self.in_words) + "\n"
 
-    def _fit(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:
+    def _fit(self, candidate: Candidate, room: int, tokens: int) -> PackedPart | None:
         """Return a candidate of so many tokens, or the part of it that fits the room; None if that is too short."""
         if tokens <= room:
-            return _Part(Excerpt(candidate, 0, len(candidate.text)), tokens)
+            return PackedPart(Excerpt(candidate, 0, len(candidate.text)), tokens)
         if room < PART_TOKENS_MIN:
             return None
         chars = int(len(candidate.text) * room / tokens * 0.95)
@@ -358,7 +326,7 @@ class _Packer:
                 return None
             used = self.counter.estimate(self._lines(part))
             if used <= room:
-                return _Part(part, used)
+                return PackedPart(part, used)
             chars = int(chars * room / used * 0.9)
         return None
 
@@ -387,21 +355,21 @@ class _Packer:
             while self.parts and dropped_tokens < over:
                 dropped_tokens += self._drop_last()
 
-    def _halve(self, only: _Part) -> _Part | None:
+    def _halve(self, only: PackedPart) -> PackedPart | None:
         """Return half of the only part; None if it is too short."""
         size = only.excerpt.last - only.excerpt.first
         candidate = only.candidate
         if size < 16:
             return None
         part = Excerpt(candidate, *excerpt(candidate.text, self.terms, chars=size // 2))
-        return _Part(part, self.counter.estimate(self._lines(part))) if part.text.strip() else None
+        return PackedPart(part, self.counter.estimate(self._lines(part))) if part.text.strip() else None
 
     def _drop_last(self) -> int:
         """Drop the weakest part and neighbours without another hit; return their tokens."""
         weakest = self.parts.pop()
         dropped = [weakest]
         hits = _hit_ids(self.parts)
-        remaining: list[_Part] = []
+        remaining: list[PackedPart] = []
         for each in self.parts:
             near = each.candidate.neighbours_of
             (remaining if not near or not hits.isdisjoint(near) else dropped).append(each)
@@ -439,7 +407,7 @@ class _Packer:
                 yield candidate
 
 
-def _hit_ids(parts: Iterable[_Part]) -> set[str]:
+def _hit_ids(parts: Iterable[PackedPart]) -> set[str]:
     """Return the ids of the selected turns that are hits."""
     return {each.candidate.id for each in parts if each.candidate.kind == "turn" and not each.candidate.neighbours_of}
 

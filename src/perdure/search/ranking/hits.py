@@ -157,9 +157,14 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScope:
-    """The memory that a recall searches.
+    """The memory that a recall searches, and the text that it makes of it.
 
     Args:
+        budget_tokens: the most tokens of the text.
+        floor: the lowest score of passages and turns.
+        explain: whether sources say why they were found.
+        timezone: of dates in the text, without an agent; an agent has its own.
+        in_words: the text is plain lines.
         agent_id: the owner of blocks and messages; None: search archives only.
         archives: None: all of the agent's, including those of its folders.
         conversation_seq: only this conversation; None: all.
@@ -180,6 +185,11 @@ class RecallScope:
     pinned: frozenset[int] = frozenset()
     features: Mapping[str, Any] | None = None
     fills: bool = False
+    budget_tokens: int
+    floor: float = 0.0
+    explain: bool = False
+    timezone: str = "UTC"
+    in_words: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges,
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.records.run_request import NewMessage
-from perdure.library.agents.agents import AgentState, Belongings, CompanionKind
+from perdure.library.agents.agents import Belongings, CompanionKind, WholeAgent
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import embedding_config_shape
@@ -400,7 +400,7 @@ def secret_shape(secret: stored.Secret) -> Object:
     return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
-AGENT_FIELDS: Point[[AgentState, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
+AGENT_FIELDS: Point[[WholeAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
 """Fields of an agent's shape that features fill in; its window has so many tokens."""
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ else:  # the document describes it as the feature does
 
 class Agent(
     WireShape,
-    of=AgentState,
+    of=WholeAgent,
     fields="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
     " message_ids system agent_type llm_config embedding_config agent.model embedding model_settings"
     " compaction_settings response_format agent.description agent.metadata memory blocks tools sources"
@@ -453,7 +453,7 @@ class Agent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
+def agent_shape(state: WholeAgent, facts: models.Facts, embedder: Embedder | None) -> Object:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})

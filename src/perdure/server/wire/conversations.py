@@ -25,7 +25,7 @@ from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.compact_view import Compacted
 from perdure.engine.compaction.room import Preview
-from perdure.library.messages.conversations import ConversationState
+from perdure.library.messages.conversations import WholeConversation
 from perdure.server.wire.base import WireRequest, fields, nulls
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import AgentIdIn, MaxItems, RunIdIn
@@ -262,7 +262,7 @@ class RecompileIn(WireRequest):
 
 class Conversation(
     StampedShape,
-    of=ConversationState,
+    of=WholeConversation,
     fields="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"
     " in_context_message_ids isolated_block_ids model model_settings conversation.last_message_at description archived"
     " conversation.archived_at context_window_limit",

@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -106,31 +106,47 @@ FLAG = Codec(int, bool)
 BYTES = Codec(lambda data: base64.b64encode(data).decode(), base64.b64decode)
 
 
+_OF_TYPES: Mapping[str, Codec] = {
+    "datetime": TIME,
+    "str": TEXT,
+    "bool": FLAG,
+    "bytes": BYTES,
+    "Mapping": JSON,
+    "tuple": JSON_TUPLE,
+}
+"""How a field of a dataclass is stored by its type; those of other types as they are."""
+
+
 class RowFormat(Generic[T]):
     """The columns that hold a `T`, in order.
 
     Args:
-        build: makes a `T` of the loaded values, by the names of their columns; mostly the dataclass itself.
-        columns: the names of the columns, separated by commas.
-        codecs: codec -> the columns that are stored with it, separated by spaces; other columns hold the value itself.
+        of: the dataclass; or what makes a `T` of the loaded values, by the names of their columns.
+        codecs: codec -> the columns that are stored with it, separated by spaces; those of a dataclass by their types.
+        columns: the names of the columns, separated by commas; by default the fields of the dataclass.
         attributes: column -> what it stores of a `T`; other columns store the attribute of their name.
+        build: makes a `T` of a dataclass, where columns are not its fields.
     """
 
     def __init__(
         self,
-        build: Callable[..., T],
-        columns: str,
-        codecs: Mapping[Codec, str],
+        of: Callable[..., T],
+        codecs: Mapping[Codec, str] | None = None,
+        *,
+        columns: str = "",
         attributes: Mapping[str, Callable[[T], Any]] | None = None,
+        build: Callable[..., T] | None = None,
     ) -> None:
-        self.columns = columns
-        self._build = build
-        by_name = {name: codec for codec, names in codecs.items() for name in names.split()}
-        self._names = columns.split(", ")
-        assert by_name.keys() <= set(self._names), f"{by_name.keys()} are not all columns"
-        self._codecs = [by_name.get(name) for name in self._names]
-        attributes = attributes or {}
-        self._stores = {name: (by_name.get(name), attributes.get(name) or attrgetter(name)) for name in self._names}
+        types = {one.name: str(one.type) for one in fields(of)} if is_dataclass(of) else {}
+        self._names = columns.split(", ") if columns else [*types]
+        self.columns = ", ".join(self._names)
+        self._build = build or of
+        own = {name: codec for codec, names in (codecs or {}).items() for name in names.split()}
+        assert own.keys() <= set(self._names), f"{own.keys()} are not all columns"
+        by_type = {name: _OF_TYPES.get(of.removesuffix(" | None").partition("[")[0]) for name, of in types.items()}
+        self._codecs = [own.get(name) or by_type.get(name) for name in self._names]
+        stored = zip(self._names, self._codecs, strict=True)
+        self._stores = {name: (codec, (attributes or {}).get(name) or attrgetter(name)) for name, codec in stored}
 
     def columns_of(self, alias: str) -> str:
         """The columns of a table with this alias."""

@@ -62,7 +62,6 @@ _LEAST = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
 
 
 def _run_file(file: Path, db: Database) -> None:
-    """Run the statements of a file."""
     text = file.read_text(encoding="utf-8")
     for index in _FULL_TEXT.findall(text):
         db.full_text_table(index)
@@ -74,7 +73,6 @@ def _run_file(file: Path, db: Database) -> None:
 
 
 def _apply(name: str, db: Database) -> None:
-    """Run a migration's statements and its function."""
     if name in _STATEMENTS:
         _run_file(_STATEMENTS[name], db)
     if name in _MODULES:

@@ -319,7 +319,6 @@ class _Pauses:
 
 
 def _parameters(address: str) -> dict[str, Any]:
-    """The parameters of connections."""
     return {**DEFAULTS, **psycopg.conninfo.conninfo_to_dict(address)}
 
 

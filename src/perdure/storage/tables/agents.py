@@ -18,19 +18,12 @@ from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 
-AGENT = row_format.RowFormat(
-    Agent,
-    "id, org_id, number, name, agent_type, model, follows_default, system, description, timezone, tags, metadata,"
-    " settings, settings_revision, hidden, created_at, updated_at, created_by, updated_by, message_count",
-    {
-        row_format.TEXT: "name model system description timezone created_by updated_by",
-        row_format.JSON: "metadata settings",
-        row_format.JSON_TUPLE: "tags",
-        row_format.FLAG: "follows_default hidden",
-        row_format.TIME: "created_at updated_at",
-    },
-)
+AGENT = row_format.RowFormat(Agent)
 _DETAILS = "system, description, tags, metadata, settings"
+# How many messages it has is counted by other statements.
+_OWN_COLUMNS = ", ".join(
+    name for name in AGENT.columns.split(", ") if name not in (*_DETAILS.split(", "), "message_count")
+)
 AGENT_SOURCE = "agents a JOIN agent_details d ON d.agent_id = a.id"
 _SELECT = f"SELECT {AGENT.columns} FROM {AGENT_SOURCE}"
 
@@ -52,11 +45,7 @@ class Agents(Table):
             raise AlreadyExists("agent", agent.id)
         agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
         params = AGENT.params(agent)
-        columns = (
-            "id, org_id, number, name, agent_type, model, follows_default, timezone, settings_revision, hidden,"
-            " created_at, updated_at, created_by, updated_by"
-        )
-        self._run(row_format.insert_into("agents", columns), **params)
+        self._run(row_format.insert_into("agents", _OWN_COLUMNS), **params)
         self._run(row_format.insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
         open_scope_of(self._db, self._org_id, agent.number, "agent", agent.id)
         return agent
@@ -67,19 +56,14 @@ class Agents(Table):
 
     def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
         """Id -> agent, of those of these agents that there are."""
-        found = self._rows_of_each(
-            f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {BY_ID.format('a.')}",
-            "a.id",
-            agent_ids,
-        )
+        sql = f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {BY_ID.format('a.')}"
+        found = self._rows_of_each(sql, "a.id", agent_ids)
         return {id_: AGENT.read(rows[0]) for id_, rows in found.items() if rows}
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model. Raises: NotFound."""
-        rows = self._rows(
-            "SELECT model FROM agents WHERE id = :id AND org_id = :org_id", id=row_format.storable(agent_id)
-        )
-        return row_format.restore(first(rows, "agent", agent_id)[0])
+        sql = "SELECT model FROM agents WHERE id = :id AND org_id = :org_id"
+        return row_format.restore(first(self._rows(sql, id=row_format.storable(agent_id)), "agent", agent_id)[0])
 
     def loop_settings(self, agent_id: AgentId) -> tuple[str, dict[str, Any]]:
         """(The agent's type, its settings if the loop depends on them, else empty); most agents have the usual type and
@@ -138,7 +122,7 @@ class Agents(Table):
     def count(self, where: AgentFilter) -> int:
         conditions = _conditions(where)
         source = AGENT_SOURCE if "d." in str(conditions) else "agents a"
-        return int(self._rows(f"SELECT COUNT(*) FROM {source} WHERE {conditions}", **conditions.params)[0][0])
+        return int(self._value(f"SELECT COUNT(*) FROM {source} WHERE {conditions}", **conditions.params))
 
     def list_tags(self) -> Sequence[str]:
         """Each tag that an agent has, once, in the order of code points."""

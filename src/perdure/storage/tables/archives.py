@@ -14,16 +14,12 @@ from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, restore, storable, stored_key
+from perdure.storage.database.row_format import RowFormat, insert_into, restore, storable, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 
-_ARCHIVE = RowFormat(
-    Archive,
-    "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at",
-    {TEXT: "name description", JSON: "metadata", TIME: "created_at updated_at"},
-)
+_ARCHIVE = RowFormat(Archive)
 
 _WHOLE = [root.name for root in feature_roots() if root.reference]
 # First those that each node has whole: most archives that belong to something are found there.
@@ -101,19 +97,15 @@ class Archives(NumberedTable[Archive]):
         """Raises: NotFound. Detaching an archive that is not attached is not an error."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(archive_id)
-        self._run(
-            "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
-            agent_id=own,
-            archive_id=archive_id,
-        )
+        sql = "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id"
+        self._run(sql, agent_id=own, archive_id=archive_id)
 
     def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
         """Detach an archive from up to `limit` agents; return from how many. Raises: NotFound."""
         self.get(archive_id)
         agents = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
-        return self._run_counted(
-            f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({agents})", id=archive_id, limit=limit
-        )
+        sql = f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({agents})"
+        return self._run_counted(sql, id=archive_id, limit=limit)
 
     def find_owner(self, archive_id: ArchiveId) -> ArchiveOwner | None:
         """What the archive belongs to; None: it is an archive of its own."""
@@ -141,10 +133,6 @@ class Archives(NumberedTable[Archive]):
 
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
         """(tag, number of passages), the most used first."""
-        rows = self._rows(
-            f"SELECT tag, uses FROM archive_tags WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
-            " ORDER BY uses DESC, tag LIMIT :limit",
-            archive_id=archive_id,
-            limit=limit,
-        )
-        return [(TEXT.load(row[0]), row[1]) for row in rows]
+        of_archive = f"archive_id = :archive_id AND {OWN_ARCHIVE}"
+        sql = f"SELECT tag, uses FROM archive_tags WHERE {of_archive} ORDER BY uses DESC, tag LIMIT :limit"
+        return [(restore(tag), uses) for tag, uses in self._rows(sql, archive_id=archive_id, limit=limit)]

@@ -12,7 +12,7 @@ from perdure.core.features import feature_tables
 from perdure.core.ids import AgentId, BatchId, MessageId
 from perdure.core.runs import Batch, Callback, CallbackOwner, DueCallback, Run, RunStatus
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TIME, Codec, RowFormat, dump, from_iso, insert_into, iso, load, storable
+from perdure.storage.database.row_format import Codec, RowFormat, dump, from_iso, insert_into, iso, load, storable
 from perdure.storage.tables.table import Table, deleted_place, first, keep_places, next_number
 
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
@@ -109,7 +109,7 @@ class Callbacks(Table):
         return replace(due, callback=callback, due_at=due_at or due.due_at) if changed else None
 
 
-_BATCH = RowFormat(Batch, "id, number, digest, created_at, callback", {TIME: "created_at", CALLBACK: "callback"})
+_BATCH = RowFormat(Batch, {CALLBACK: "callback"}, columns="id, number, digest, created_at, callback")
 _INSERT = insert_into("batches", f"{_BATCH.columns}, callback_due_at, org_id")
 _OWN_AGENT_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
 

@@ -24,18 +24,7 @@ from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.sources import add_writes
 
-_BLOCK = row_format.RowFormat(
-    Block,
-    "id, org_id, label, value, limit_chars, description, read_only, metadata, tags, is_template, hidden, version,"
-    " created_at, updated_at, created_by, updated_by",
-    {
-        row_format.TEXT: "label value description created_by updated_by",
-        row_format.FLAG: "read_only is_template hidden",
-        row_format.JSON: "metadata",
-        row_format.JSON_TUPLE: "tags",
-        row_format.TIME: "created_at updated_at",
-    },
-)
+_BLOCK = row_format.RowFormat(Block)
 
 
 def _build_version(**columns: Any) -> BlockVersion:
@@ -45,16 +34,17 @@ def _build_version(**columns: Any) -> BlockVersion:
 
 
 _VERSION: row_format.RowFormat[BlockVersion] = row_format.RowFormat(
-    _build_version,
-    "block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
-    {row_format.TEXT: "label value diff author_id", row_format.TIME: "created_at"},
-    {
+    BlockVersion,
+    {row_format.TEXT: "author_id"},
+    columns="block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
+    attributes={
         "author_kind": attrgetter("author.kind"),
         "author_id": attrgetter("author.id"),
         "agent_id": attrgetter("author.agent_id"),
         "run_id": attrgetter("author.run_id"),
         "message_id": attrgetter("author.message_id"),
     },
+    build=_build_version,
 )
 
 _INSERT_VERSION = row_format.insert_into("block_versions", f"{_VERSION.columns}, checksum")
@@ -324,7 +314,6 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
     def _shown(
         self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
     ) -> Sequence[row_format.Row]:
-        """`shown_blocks` of this organisation."""
         return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
     def _check_labels(self, block: Block) -> None:

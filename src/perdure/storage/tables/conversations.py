@@ -47,17 +47,7 @@ _STUBS = row_format.Codec(
 )
 """Row number -> characters."""
 
-_CONVERSATION = row_format.RowFormat(
-    Conversation,
-    "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq",
-    {
-        row_format.TEXT: "summary",
-        row_format.JSON: "settings seen",
-        _STUBS: "stubs",
-        row_format.TIME: "archived_at created_at updated_at last_message_at",
-    },
-)
+_CONVERSATION = row_format.RowFormat(Conversation, {_STUBS: "stubs"})
 _C_COLUMNS = _CONVERSATION.columns_of("c")
 _OWN_C = OWN_AGENT_OF.format("c")
 _SHOWN = "kind IN ('message', 'compaction')"
@@ -288,7 +278,6 @@ class Conversations(Table):
 
     # These check the organisation, because what is deleted keeps its links for a while.
     def _count_passages(self, archives: Sequence[str]) -> int:
-        """How many passages these archives have."""
         where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
@@ -325,13 +314,8 @@ class Conversations(Table):
 
     def put_pending(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
         """Store the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
-        self._run(
-            f"UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq WHERE {_OWN}",
-            agent_id=agent_id,
-            seq=seq,
-            run_seq=run_seq,
-            from_seq=from_seq,
-        )
+        key = {"agent_id": agent_id, "seq": seq}
+        self._set("conversations", key, pending_run_seq=run_seq, pending_from=from_seq)
 
     def list_pending(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
         """Conversations with waiting calls, of one agent or of all, in order of agents and their numbers."""
@@ -364,14 +348,8 @@ class Conversations(Table):
         self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int
     ) -> None:
         """Store how the rows in view are shown from now on, and the estimate of their tokens."""
-        self._run(
-            f"UPDATE conversations SET {row_format.assignments('view_tokens, stubs, overcount')} WHERE {_OWN}",
-            agent_id=agent_id,
-            seq=seq,
-            view_tokens=view_tokens,
-            stubs=row_format.dump(stubs),
-            overcount=overcount,
-        )
+        key, shown = {"agent_id": agent_id, "seq": seq}, row_format.dump(stubs)
+        self._set("conversations", key, view_tokens=view_tokens, stubs=shown, overcount=overcount)
 
 
 _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
@@ -381,8 +359,8 @@ class Captures(Table):
     def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:
         """The number of the last row that capture has processed; -1: none."""
         sql = f"SELECT upto_seq FROM captures WHERE {_OF_CONVERSATION}"
-        rows = self._rows(sql, agent_id=agent_id, conversation_seq=conversation_seq)
-        return int(rows[0][0]) if rows else -1
+        found = self._value(sql, agent_id=agent_id, conversation_seq=conversation_seq)
+        return -1 if found is None else int(found)
 
     def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last processed row. Raises: NotFound: no such agent."""

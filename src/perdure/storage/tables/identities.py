@@ -11,15 +11,11 @@ from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
+from perdure.storage.database.row_format import RowFormat, insert_into, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
 
-_IDENTITY = RowFormat(
-    Identity,
-    "id, org_id, number, identifier_key, name, identity_type, project_id, properties, created_at, updated_at",
-    {TEXT: "identifier_key name project_id", JSON_TUPLE: "properties", TIME: "created_at updated_at"},
-)
+_IDENTITY = RowFormat(Identity)
 
 
 class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
@@ -56,8 +52,8 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         namesake = self.find_by_key(identity.identifier_key, identity.project_id)
         if namesake is not None and namesake.id != identity.id:
             raise AlreadyExists("identity with the key", identity.identifier_key)
-        columns = assignments("identifier_key, name, identity_type, properties, updated_at")
-        self._run(f"UPDATE identities SET {columns} WHERE id = :id", **_IDENTITY.params(identity) | {"id": own})
+        columns = _IDENTITY.params(identity, "identifier_key, name, identity_type, properties, updated_at")
+        self._set("identities", {"id": own}, "org_id = :org_id", **columns)
 
     def delete(self, identity_id: IdentityId) -> None:
         """Delete it; agents and blocks stay. Raises: NotFound."""

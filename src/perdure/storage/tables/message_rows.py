@@ -53,12 +53,7 @@ def row_text(stored: str) -> str:
 
 
 PARTS = row_format.Codec(lambda parts: row_format.storable(parts_to_json(parts)), parts_of)
-MESSAGE = row_format.RowFormat(
-    Message,
-    "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
-    " created_at, occurred_at, revision",
-    {PARTS: "parts", row_format.TEXT: "name otid sender_id", row_format.TIME: "created_at occurred_at"},
-)
+MESSAGE = row_format.RowFormat(Message, {PARTS: "parts"})
 
 
 MESSAGE_CHECKSUMS = row_format.ChecksumColumns(

@@ -184,13 +184,9 @@ class Messages(Table):
         reset: set[MessageId] = set()
         for agent_id, seqs in seqs_by_agent.items():
             condition, params = self._db.in_numbers("seq", "seqs", seqs)
-            rows = self._rows(
-                f"SELECT id FROM messages WHERE agent_id = :agent_id AND {condition}"
-                f" AND (removed = 2 OR removed = 0 AND {reset_pending('messages')})",
-                agent_id=agent_id,
-                **params,
-            )
-            reset |= {MessageId(row[0]) for row in rows}
+            gone = f"(removed = 2 OR removed = 0 AND {reset_pending('messages')})"
+            sql = f"SELECT id FROM messages WHERE agent_id = :agent_id AND {condition} AND {gone}"
+            reset |= {MessageId(row[0]) for row in self._rows(sql, agent_id=agent_id, **params)}
         return reset & set(ids)
 
     def list(
@@ -259,10 +255,8 @@ class Messages(Table):
         if settings_revision is None:
             return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", of_conversation=True, **params)
         source = f"messages{self._db.by_index('messages_by_conversation')}"
-        rows = self._rows(
-            f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq", **params
-        )
-        messages = (load_revision(self._db, MESSAGE.read(row), settings_revision) for row in rows)
+        sql = f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+        messages = (load_revision(self._db, one, settings_revision) for one in self._all(MESSAGE, sql, **params))
         return [message for message in messages if message is not None]
 
     def views(self, starts: Mapping[ConversationKey, int]) -> Mapping[ConversationKey, Sequence[Message]]:
@@ -290,8 +284,9 @@ class Messages(Table):
 
     def count(self, agent_id: AgentId) -> int:
         """How many messages the agent's history has, without the engine's own."""
-        rows = self._rows("SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id)
-        return int(rows[0][0]) if rows else 0
+        return int(
+            self._value("SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id) or 0
+        )
 
     def scopes(self, agent_ids: Sequence[AgentId], *, where: MessageFilter) -> dict[AgentId, MessageScope]:
         """What searches of the messages of these agents begin with, of those that are there."""
@@ -353,12 +348,8 @@ class Messages(Table):
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
         """Number -> text of the messages that are in view."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        rows = self._rows(
-            f"SELECT seq, parts, revision FROM messages WHERE {OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW}"
-            f" AND {condition}",
-            agent_id=agent_id,
-            **params,
-        )
+        where = f"{OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW} AND {condition}"
+        rows = self._rows(f"SELECT seq, parts, revision FROM messages WHERE {where}", agent_id=agent_id, **params)
         texts = {row[0]: row_text(row[1]) for row in rows if not row[2]}
         if revised := [row[0] for row in rows if row[2]]:
             texts |= {message.seq: message.text for message in self.list_by_seqs(agent_id, revised)}
@@ -367,12 +358,9 @@ class Messages(Table):
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
         """The newest messages in view that match the filter, newest first."""
         conditions = conditions_of(where)
-        return self._read(
-            f"agent_id = :agent_id AND kind = 'message' AND {IN_VIEW} AND {conditions} ORDER BY seq DESC LIMIT :limit",
-            agent_id=agent_id,
-            limit=limit,
-            **conditions.params,
-        )
+        shown = f"agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}"
+        sql = f"{shown} AND {conditions} ORDER BY seq DESC LIMIT :limit"
+        return self._read(sql, agent_id=agent_id, limit=limit, **conditions.params)
 
     def list_by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
         """The messages with these numbers that are in view, in the order of `seqs`."""
@@ -447,17 +435,13 @@ def read_messages(
     if not seqs:
         return {}
     condition, params = db.in_numbers("seq", "seqs", seqs)
-    found = read_rows(
-        db,
-        f"agent_id = :agent_id AND {condition} AND {in_view(reset)} AND {OWN_AGENT}",
-        {"agent_id": agent_id, "org_id": org_id, **params},
-    )
+    where = f"agent_id = :agent_id AND {condition} AND {in_view(reset)} AND {OWN_AGENT}"
+    found = read_rows(db, where, {"agent_id": agent_id, "org_id": org_id, **params})
     return {message.seq: message for message in found}
 
 
 def _words_seq(db: Database, agent_id: AgentId) -> int:
-    rows = db.rows("SELECT words_seq FROM agents WHERE id = :id", {"id": agent_id})
-    return int(rows[0][0]) if rows else 0
+    return next((int(row[0]) for row in db.rows("SELECT words_seq FROM agents WHERE id = :id", {"id": agent_id})), 0)
 
 
 def indexed_words_of(

@@ -9,16 +9,12 @@ from typing import Any
 
 from perdure.core.ids import AgentId
 from perdure.core.nodes import SummaryNode
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, iso, storable
+from perdure.storage.database.row_format import RowFormat, iso, storable
 from perdure.storage.tables.runs import USAGE
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
-_NODE = RowFormat(
-    SummaryNode,
-    "agent_id, conversation_seq, seq, level, from_message_seq, upto_message_seq, children, message_count, since,"
-    " until, text, tokens, made_by, method, model, rejected, usage, created_at, revised_at",
-    {TEXT: "text model rejected", JSON_TUPLE: "children", USAGE: "usage", TIME: "since until created_at revised_at"},
-)
+_NODE = RowFormat(SummaryNode, {USAGE: "usage"})
+_KEY = "agent_id, conversation_seq, seq"
 
 
 def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
@@ -44,27 +40,12 @@ class Nodes(Table):
     def put_text(self, node: SummaryNode, text: str) -> None:
         """Replace what a node says, because something in it was forgotten. Requests that were sent have it in their
         prefix."""
-        self._run(
-            "UPDATE summary_nodes SET text = :text WHERE agent_id = :agent_id AND conversation_seq = :conversation"
-            f" AND seq = :seq AND {OWN_AGENT}",
-            text=storable(text),
-            agent_id=node.agent_id,
-            conversation=node.conversation_seq,
-            seq=node.seq,
-        )
+        self._set("summary_nodes", _NODE.params(node, _KEY), text=storable(text))
 
     def put(self, node: SummaryNode) -> None:
         """Replace what a node says, and how that came about."""
         columns = "text, tokens, made_by, method, model, rejected, usage, revised_at"
-        params = _NODE.params(node, columns)
-        self._run(
-            f"UPDATE summary_nodes SET {', '.join(f'{name} = :{name}' for name in params)}"
-            f" WHERE agent_id = :agent_id AND conversation_seq = :conversation AND seq = :number AND {OWN_AGENT}",
-            agent_id=node.agent_id,
-            conversation=node.conversation_seq,
-            number=node.seq,
-            **params,
-        )
+        self._set("summary_nodes", _NODE.params(node, _KEY), **_NODE.params(node, columns))
 
     def list_behind(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes of a conversation whose range has one of these messages, by their numbers, so that a node follows

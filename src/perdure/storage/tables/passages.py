@@ -39,14 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PASSAGE = row_format.RowFormat(
-    Passage,
-    "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin",
-    {
-        row_format.TEXT: "text",
-        row_format.JSON_TUPLE: "tags",
-        row_format.JSON: "metadata source state_origin",
-        row_format.TIME: "created_at occurred_at",
-    },
+    Passage, columns="id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin"
 )
 PASSAGE_CHECKSUMS = row_format.ChecksumColumns(
     "passages",
@@ -368,7 +361,6 @@ class Passages(Table):
         )
 
     def _count(self, archive_id: ArchiveId, seqs: Sequence[int], column: str) -> None:
-        """Increment a count of passages."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         self._run(
             f"UPDATE passages SET {column} = {column} + 1 WHERE archive_id = :archive_id AND {condition}"
@@ -422,7 +414,6 @@ class Passages(Table):
 
 
 def _write_of(passage: Passage) -> MemoryWrite:
-    """The making of a passage."""
     source = passage.source
     return MemoryWrite(
         kind="passage",
@@ -466,7 +457,6 @@ def passage_words_of(
 
 
 def _words(passage: Passage) -> tuple[int, str, str]:
-    """The full-text row of a passage."""
     return passage.seq, tag_labels(passage.tags), index_words(passage.text)
 
 

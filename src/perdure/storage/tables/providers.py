@@ -15,17 +15,7 @@ from perdure.storage.tables.table import PagedTable, keep_places, next_number
 
 TRAITS_MAX = 1_000
 
-_PROVIDER = row_format.RowFormat(
-    ModelProvider,
-    "id, org_id, number, name, provider_type, base_url, private, sealed, region, api_version, synced_at, created_at,"
-    " updated_at",
-    {
-        row_format.TEXT: "provider_type base_url region api_version",
-        row_format.FLAG: "private",
-        row_format.BYTES: "sealed",
-        row_format.TIME: "synced_at created_at updated_at",
-    },
-)
+_PROVIDER = row_format.RowFormat(ModelProvider)
 _CHANGES = "provider_type, base_url, private, sealed, region, api_version, synced_at, updated_at"
 
 
@@ -59,18 +49,16 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def delete(self, provider_id: ProviderId) -> None:
         """Raises: NotFound."""
         keep_places(self._db, self._org_id, {provider_id: {"number": self.get(provider_id).number}})
-        if not self._run_counted(
-            "DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=row_format.storable(provider_id)
-        ):
+        sql = "DELETE FROM providers WHERE id = :id AND org_id = :org_id"
+        if not self._run_counted(sql, id=row_format.storable(provider_id)):
             raise NotFound("provider", provider_id)
         self._db.signal("providers")
 
     def list_traits(self) -> Mapping[str, Mapping[str, Any]]:
         """Handle -> what was learned of this model."""
         sql = "SELECT model, traits FROM model_traits WHERE org_id = :org_id ORDER BY model LIMIT :limit"
-        return {
-            row_format.restore(model): row_format.load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)
-        }
+        rows = self._rows(sql, limit=TRAITS_MAX)
+        return {row_format.restore(model): row_format.load(traits) for model, traits in rows}
 
     def put_traits(self, model: str, traits: Mapping[str, Any]) -> None:
         """Store what was learned of a model."""

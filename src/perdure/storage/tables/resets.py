@@ -15,7 +15,7 @@ from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.ids import AgentId
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TEXT, TIME, RowFormat, iso, storable
+from perdure.storage.database.row_format import TEXT, RowFormat, iso, storable
 from perdure.storage.tables.deleted import within
 from perdure.storage.tables.message_rows import IN_VIEW
 from perdure.storage.tables.messages import indexed_words_of
@@ -28,9 +28,10 @@ def _build_reset(*, author_kind: Any, author_id: str, **columns: Any) -> Reset:
 
 
 _RESET = RowFormat(
-    _build_reset,
-    "agent_id, conversation_id, number, upto_seq, message_count, author_kind, author_id, created_at",
-    {TEXT: "author_id", TIME: "created_at"},
+    Reset,
+    {TEXT: "author_id"},
+    columns="agent_id, conversation_id, number, upto_seq, message_count, author_kind, author_id, created_at",
+    build=_build_reset,
 )
 
 

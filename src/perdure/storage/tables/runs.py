@@ -29,7 +29,7 @@ from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.batches import CALLBACK
 from perdure.storage.tables.leases import RELEASED, UNENDED, LeasedTable
-from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, OwnId, first, locate, register
+from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, first, locate, register
 
 USAGE = row_format.Codec(usage_to_json, lambda text: Usage(**row_format.load(text)), null=NO_USAGE)
 FAILURE = row_format.Codec(row_format.dump_fields, lambda text: Failure(**row_format.load(text)))
@@ -43,22 +43,19 @@ def _build_run(*, agent_id: AgentId, seq: int, hook_context: tuple[str, ...], **
     return Run(key=RunKey(agent_id, seq), context=hook_context, **columns)
 
 
-_RUN: row_format.RowFormat[Run] = row_format.RowFormat(
-    _build_run,
-    "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
+_RUN = row_format.RowFormat(
+    Run,
+    {FAILURE: "failure", USAGE: "usage", _CONTEXT: "hook_context", _OPTIONS: "options", CALLBACK: "callback"},
+    columns="id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
     " options, callback, batch_id",
-    {
-        FAILURE: "failure",
-        row_format.FLAG: "background cancel_requested input_waits hidden",
-        row_format.TIME: "lease_until created_at started_at ended_at",
-        USAGE: "usage",
-        _CONTEXT: "hook_context",
-        _OPTIONS: "options",
-        CALLBACK: "callback",
+    attributes={
+        "agent_id": attrgetter("key.agent_id"),
+        "seq": attrgetter("key.seq"),
+        "hook_context": attrgetter("context"),
     },
-    {"agent_id": attrgetter("key.agent_id"), "seq": attrgetter("key.seq"), "hook_context": attrgetter("context")},
+    build=_build_run,
 )
 
 _SELECT = f"SELECT {_RUN.columns_of('r')} FROM runs r"
@@ -181,7 +178,7 @@ class Runs(LeasedTable[Run]):
     def count_by_origin(self, origin: RunId) -> int:
         """How many runs of messages between agents go back to this run."""
         sql = f"SELECT COUNT(*) FROM runs r WHERE r.origin_id = :origin AND {_OWN_RUN_OF_R}"
-        return int(self._rows(sql, origin=origin)[0][0])
+        return int(self._value(sql, origin=origin))
 
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
         """The runs of an agent, newest first."""
@@ -220,12 +217,8 @@ class Runs(LeasedTable[Run]):
     def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
         that has not ended, unless calls wait for an answer."""
-        runs = self._read(
-            f"{_OF_CONVERSATION} AND r.{UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
-            index="runs_unended",
-            agent_id=agent_id,
-            conversation=conversation_seq,
-        )
+        where = f"{_OF_CONVERSATION} AND r.{UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1"
+        runs = self._read(where, index="runs_unended", agent_id=agent_id, conversation=conversation_seq)
         return runs[0] if runs else None
 
     def list_oldest(self, *, free_at: datetime | None = None, limit: int = 32) -> Sequence[Run]:
@@ -252,16 +245,12 @@ class Runs(LeasedTable[Run]):
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         """Set the number of the run's first message."""
-        self._run(
-            f"UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0 WHERE {_OWN_RUN}",
-            first=first_message_seq,
-            **key._asdict(),
-        )
+        self._set("runs", key._asdict(), first_message_seq=first_message_seq, waiting_input=None, input_waits=0)
 
     def waiting_input(self, key: RunKey) -> str | None:
         """The encoded input of a run that waits behind another."""
-        rows = self._rows(f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}", **key._asdict())
-        return row_format.restore(rows[0][0]) if rows and rows[0][0] is not None else None
+        text = self._value(f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}", **key._asdict())
+        return None if text is None else row_format.restore(text)
 
     def resume(
         self,
@@ -275,19 +264,13 @@ class Runs(LeasedTable[Run]):
     ) -> Run:
         """Turn a new run into one that resumes with answered calls; see `Run`. `answer` holds the answers,
         `waiting_input` the encoded messages that came with them."""
-        self._run(
-            "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
-            f" waiting_input = :waiting, input_waits = :waits WHERE {_OWN_RUN}",
-            resumes=resumes,
-            begins_at=begins_at,
-            turn_from=turn_from,
-            answer=row_format.dump(answer),
-            waiting=None if waiting_input is None else row_format.storable(waiting_input),
-            waits=int(waiting_input is not None),
-            **run.key._asdict(),
+        resumed = replace(
+            run, resumes=resumes, begins_at=begins_at, turn_from=turn_from, input_waits=waiting_input is not None
         )
-        waits = waiting_input is not None
-        return replace(run, resumes=resumes, begins_at=begins_at, turn_from=turn_from, input_waits=waits)
+        waiting = None if waiting_input is None else row_format.storable(waiting_input)
+        columns = _RUN.params(resumed, "resumes, begins_at, turn_from, input_waits")
+        self._set("runs", run.key._asdict(), answer=row_format.dump(answer), waiting_input=waiting, **columns)
+        return resumed
 
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
         """The runs of a conversation that resumed with answers, and these answers; newest first."""
@@ -309,14 +292,13 @@ class Runs(LeasedTable[Run]):
             digest=digest,
             tools=row_format.dump(list(tools)),
         )
-        self._run(f"UPDATE runs SET client_tools = :digest WHERE {_OWN_RUN}", digest=digest, **run.key._asdict())
+        self._set("runs", run.key._asdict(), client_tools=digest)
         return replace(run, client_tools=digest)
 
     def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
         """The set of client tools with this digest; empty if there is none."""
         sql = f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}"
-        rows = self._rows(sql, agent_id=agent_id, digest=digest)
-        return list(row_format.load(rows[0][0])) if rows else []
+        return list(row_format.load(self._value(sql, agent_id=agent_id, digest=digest) or "[]"))
 
     def request_cancel(self, key: RunKey) -> bool:
         """Request a run's end. Whether the run was unended and had no such request yet."""
@@ -324,20 +306,12 @@ class Runs(LeasedTable[Run]):
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
         """Replace the hooks' context that waits for the run's next request."""
-        sql = f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}"
-        self._run(sql, context=_CONTEXT.store(context), **run.key._asdict())
+        self._set("runs", run.key._asdict(), hook_context=_CONTEXT.store(context))
         return replace(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
         """Add usage from outside the run's steps to its usage."""
-        run = self.get_by_key(key)
-        # The look-up has found the run in this organisation.
-        self._run(
-            "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq",
-            agent_id=OwnId(run.key.agent_id),
-            seq=run.key.seq,
-            usage=usage_to_json(run.usage + usage),
-        )
+        self._set("runs", key._asdict(), usage=usage_to_json(self.get_by_key(key).usage + usage))
 
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
@@ -405,7 +379,7 @@ class Runs(LeasedTable[Run]):
 
     def hide(self, key: RunKey) -> None:
         """Hide a run from lists and look-ups by id."""
-        self._run(f"UPDATE runs SET hidden = 1 WHERE {_OWN_RUN}", **key._asdict())
+        self._set("runs", key._asdict(), hidden=1)
 
     def get_call_starts(self, key: RunKey) -> Mapping[str, tuple[datetime, int]]:
         """call id -> when it was last started, and the number of the lease under which it was."""
@@ -423,11 +397,9 @@ class Runs(LeasedTable[Run]):
 
 def _place(cursor: Run | datetime) -> tuple[str, str, int]:
     """Where a run, or a time, stands among the runs of all agents."""
-    return (
-        (row_format.iso(cursor), "", -1)
-        if isinstance(cursor, datetime)
-        else (row_format.iso(cursor.created_at), *cursor.key)
-    )
+    if isinstance(cursor, datetime):
+        return row_format.iso(cursor), "", -1
+    return row_format.iso(cursor.created_at), *cursor.key
 
 
 def _conditions(where: RunFilter) -> Conditions:

@@ -12,20 +12,13 @@ from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
 _SECRET = row_format.RowFormat(
-    lambda value, **columns: Secret(sealed=value, **columns),
-    "owner_id, name, value, created_at, updated_at",
-    {row_format.BYTES: "value", row_format.TIME: "created_at updated_at"},
+    Secret,
+    {row_format.BYTES: "value"},
+    columns="owner_id, name, value, created_at, updated_at",
+    build=lambda value, **columns: Secret(sealed=value, **columns),
 )
-_CONFIG = row_format.RowFormat(
-    SandboxConfig,
-    "id, settings, created_at, updated_at",
-    {row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
-)
-_VARIABLE = row_format.RowFormat(
-    Variable,
-    "id, config_id, name, sealed, description, created_at, updated_at",
-    {row_format.TEXT: "name description", row_format.BYTES: "sealed", row_format.TIME: "created_at updated_at"},
-)
+_CONFIG = row_format.RowFormat(SandboxConfig)
+_VARIABLE = row_format.RowFormat(Variable)
 _OF_OWNER = "org_id = :org_id AND owner_id = :agent_id"
 
 
@@ -45,8 +38,8 @@ class Secrets(Table):
         )
         secret = _SECRET.read(first(rows, "agent", owner_id))
         if secret.created_at == secret.updated_at:  # it is new
-            rows = self._rows(f"SELECT COUNT(*) FROM secrets WHERE {_OF_OWNER}", agent_id=row_format.storable(owner_id))
-            self._limits.check("secrets_per_owner", int(rows[0][0]))
+            sql = f"SELECT COUNT(*) FROM secrets WHERE {_OF_OWNER}"
+            self._limits.check("secrets_per_owner", int(self._value(sql, agent_id=row_format.storable(owner_id))))
         return secret
 
     def find(self, owner_id: str, name: str) -> Secret | None:
@@ -123,9 +116,8 @@ class Sandbox(Table):
         self.get_variable(variable.id)
         if any(one.name == variable.name and one.id != variable.id for one in self.list_variables()):
             raise AlreadyExists("variable", variable.name)
-        columns = row_format.assignments("name, sealed, description, updated_at")
-        sql = f"UPDATE sandbox_variables SET {columns} WHERE id = :id AND org_id = :org_id"
-        self._run(sql, **_VARIABLE.params(variable))
+        columns = _VARIABLE.params(variable, "name, sealed, description, updated_at")
+        self._set("sandbox_variables", {"id": variable.id}, "org_id = :org_id", **columns)
 
     def get_variable(self, variable_id: VariableId) -> Variable:
         """Raises: NotFound."""

@@ -48,50 +48,24 @@ def _load_changes(text: str) -> tuple[runs.PrefixChange, ...]:
     return tuple(runs.PrefixChange(*fields) for fields in row_format.load(text))
 
 
-def _build_step(*, step_index: int, **columns: Any) -> runs.Step:
-    return runs.Step(index=step_index, **columns)
-
-
 # Few steps have tags: without any the column is empty.
 _TAGS = row_format.JSON_TUPLE._replace(null=())
 
 _STEP = row_format.RowFormat(
-    _build_step,
-    "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure, created_at,"
-    " ended_at, feedback, tags",
-    {
-        row_format.TEXT: "model",
-        row_format.Codec(_dump_recipe, _load_recipe): "recipe",
-        USAGE: "usage",
-        FAILURE: "failure",
-        row_format.TIME: "created_at ended_at",
-        _TAGS: "tags",
-    },
-    {"step_index": attrgetter("index")},
+    runs.Step,
+    {row_format.Codec(_dump_recipe, _load_recipe): "recipe", USAGE: "usage", FAILURE: "failure", _TAGS: "tags"},
+    columns="id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
+    " created_at, ended_at, feedback, tags",
+    attributes={"step_index": attrgetter("index")},
+    build=lambda step_index, **columns: runs.Step(index=step_index, **columns),
 )
-_PREFIX = row_format.RowFormat(
-    runs.Prefix,
-    "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, opening, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
-    {
-        row_format.TEXT: "system opening summary",
-        row_format.JSON: "seen parts",
-        row_format.JSON_TUPLE: "tools nodes pinned",
-        row_format.FLAG: "hides_notice",
-        row_format.Codec(_dump_changes, _load_changes): "changes",
-        row_format.TIME: "created_at",
-    },
-)
-_SYSTEM_MESSAGE = row_format.RowFormat(
-    SystemMessage,
-    "id, agent_id, conversation_seq, text, blocks, compiled_at, created_at",
-    {row_format.TEXT: "text", row_format.JSON: "blocks", row_format.TIME: "compiled_at created_at"},
-)
+_PREFIX = row_format.RowFormat(runs.Prefix, {row_format.Codec(_dump_changes, _load_changes): "changes"})
+_SYSTEM_MESSAGE = row_format.RowFormat(SystemMessage)
+_KEY = "agent_id, run_seq, step_index"
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
 _INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
-_END = f"UPDATE steps SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
 
 class Call(NamedTuple):
@@ -159,16 +133,12 @@ class Steps(Table):
 
     def count_before(self, step: runs.Step, conversation_seq: int) -> int:
         """Return how many steps of the conversation are older than this one."""
-        rows = self._rows(
+        sql = (
             "SELECT COUNT(*) FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
             " WHERE s.agent_id = :agent_id AND r.conversation_seq = :conversation"
-            f" AND (s.run_seq, s.step_index) < (:run_seq, :step_index) AND {OWN_AGENT}",
-            agent_id=step.agent_id,
-            conversation=conversation_seq,
-            run_seq=step.run_seq,
-            step_index=step.index,
+            f" AND (s.run_seq, s.step_index) < (:run_seq, :step_index) AND {OWN_AGENT}"
         )
-        return int(rows[0][0])
+        return int(self._value(sql, conversation=conversation_seq, **_STEP.params(step, _KEY)))
 
     def page(
         self,
@@ -197,18 +167,15 @@ class Steps(Table):
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
         step = replace(step, feedback=feedback, tags=name_form(tuple(tags)))
-        params = _STEP.params(step, "agent_id, run_seq, step_index, feedback, tags")
-        self._run(f"UPDATE steps SET {row_format.assignments('feedback, tags')} WHERE {_OWN_STEP}", **params)
+        self._set("steps", _STEP.params(step, _KEY), **_STEP.params(step, "feedback, tags"))
         return step
 
     def find_last_time(self, agent_id: AgentId) -> datetime | None:
         """The start time of the agent's last model call."""
-        rows = self._rows(
-            f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
-            " ORDER BY run_seq DESC, step_index DESC LIMIT 1",
-            agent_id=agent_id,
-        )
-        return row_format.TIME.load(rows[0][0]) if rows else None
+        newest = "ORDER BY run_seq DESC, step_index DESC LIMIT 1"
+        sql = f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} {newest}"
+        found = self._value(sql, agent_id=agent_id)
+        return found and row_format.from_iso(found)
 
     def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
         """The last model calls of a conversation, newest first."""
@@ -234,14 +201,13 @@ class Steps(Table):
     ) -> runs.Step:
         """End a step; return it as stored."""
         ended = replace(step, status=status, usage=usage, stop_reason=stop_reason, failure=failure, ended_at=at)
-        self._run(_END, **_STEP.params(ended, f"agent_id, run_seq, step_index, {_END_COLUMNS}"))
+        self._set("steps", _STEP.params(step, _KEY), **_STEP.params(ended, _END_COLUMNS))
         return ended
 
     def get_factor(self, model: str) -> float:
         """The tokens that the model's provider counts for each estimated one, at least 1."""
         sql = "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model"
-        rows = self._rows(sql, model=row_format.storable(model))
-        return float(rows[0][0]) if rows else 1.0
+        return float(self._value(sql, model=row_format.storable(model)) or 1.0)
 
     def put_factor(self, model: str, factor: float) -> None:
         """Store the factor of a model."""
@@ -255,13 +221,11 @@ class Steps(Table):
     def put_exchange(self, step: runs.Step, exchange: Exchange) -> None:
         """Store a step's request and response as sent; a second exchange replaces the first."""
         self._run(
-            "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
-            f" SELECT :agent_id, :run_seq, :index, :request, :response, :attempts WHERE {OWN_AGENT}"
-            " ON CONFLICT (agent_id, run_seq, step_index) DO UPDATE SET request = excluded.request,"
+            f"INSERT INTO step_exchanges ({_KEY}, request, response, attempts)"
+            f" SELECT :agent_id, :run_seq, :step_index, :request, :response, :attempts WHERE {OWN_AGENT}"
+            f" ON CONFLICT ({_KEY}) DO UPDATE SET request = excluded.request,"
             " response = excluded.response, attempts = excluded.attempts",
-            agent_id=step.agent_id,
-            run_seq=step.run_seq,
-            index=step.index,
+            **_STEP.params(step, _KEY),
             request=row_format.dump(exchange.request),
             response=row_format.dump(exchange.response),
             attempts=exchange.attempts,
@@ -269,17 +233,10 @@ class Steps(Table):
 
     def exchange(self, step: runs.Step) -> Exchange | None:
         """The request and response of a step as sent, if they are stored."""
-        rows = self._rows(
-            f"SELECT request, response, attempts FROM step_exchanges WHERE {_OWN_STEP}",
-            agent_id=step.agent_id,
-            run_seq=step.run_seq,
-            step_index=step.index,
-        )
-        return (
-            Exchange(request=row_format.load(rows[0][0]), response=row_format.load(rows[0][1]), attempts=rows[0][2])
-            if rows
-            else None
-        )
+        sql = f"SELECT request, response, attempts FROM step_exchanges WHERE {_OWN_STEP}"
+        for request, response, attempts in self._rows(sql, **_STEP.params(step, _KEY)):
+            return Exchange(request=row_format.load(request), response=row_format.load(response), attempts=attempts)
+        return None
 
     def _read(self, where: str, **params: Any) -> Sequence[runs.Step]:
         sql = f"SELECT {_STEP.columns} FROM steps WHERE {OWN_AGENT} AND {where}"
@@ -389,9 +346,7 @@ class SystemMessages(Table):
 
     def find(self, agent_id: AgentId, conversation_seq: int) -> SystemMessage | None:
         """The system message of a conversation; None for one of an older store, or a removed one."""
-        place = SYSTEM_SEQ + conversation_seq
-        found = self._select(agent_id, after_seq=place - 1, before_seq=place + 1, limit=1)
-        return found[0] if found else None
+        return next(iter(self.list(agent_id, conversation_seq=conversation_seq, limit=1)), None)
 
     def find_ids(self, keys: Sequence[ConversationKey]) -> Mapping[ConversationKey, MessageId]:
         """Conversation -> the id of its system message."""
@@ -415,19 +370,6 @@ class SystemMessages(Table):
             place = SYSTEM_SEQ + conversation_seq
             after_seq = max(place - 1, place - 1 if after_seq is None else after_seq)
             before_seq = min(place + 1, place + 1 if before_seq is None else before_seq)
-        return self._select(
-            agent_id, after_seq=after_seq, before_seq=before_seq, limit=limit, newest_first=newest_first
-        )
-
-    def _select(
-        self,
-        agent_id: AgentId,
-        *,
-        after_seq: int | None,
-        before_seq: int | None,
-        limit: int,
-        newest_first: bool = False,
-    ) -> Sequence[SystemMessage]:
         where = Conditions("m.agent_id = :agent_id", OWN_AGENT)
         where.between("m.conversation_seq", _conversation_at(after_seq), _conversation_at(before_seq))
         return self._all(

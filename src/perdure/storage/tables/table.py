@@ -76,6 +76,20 @@ class Table:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
+    def _value(self, sql: str, /, **params: Any) -> Any:
+        """The first value of the first row that a statement returns; None: it returns no row."""
+        return next((row[0] for row in self._rows(sql, **params)), None)
+
+    def _next(self, table: str, column: str, **key: Any) -> int:
+        """The number behind the last one of the rows with this key, from 1."""
+        where = " AND ".join(f"{name} = :{name}" for name in key)
+        return int(self._value(f"SELECT COALESCE(MAX({column}), 0) + 1 FROM {table} WHERE {where}", **key))
+
+    def _set(self, table: str, key: Mapping[str, Any], own: str = OWN_AGENT, /, **values: Any) -> None:
+        """Set these columns of the row with this key, if it is the organisation's."""
+        where = " AND ".join(f"{name} = :{name}" for name in key)
+        self._run(f"UPDATE {table} SET {assignments(', '.join(values))} WHERE {where} AND {own}", **key, **values)
+
     def _rows_of_each(self, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:
         """`rows_of_each` of this organisation."""
         return rows_of_each(self._db, sql, each, keys, org_id=self._org_id, **params)
@@ -224,7 +238,7 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
 
     def count(self, where: Filter) -> int:
         conditions = self._where(where)
-        return int(self._rows(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params)[0][0])
+        return int(self._value(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params))
 
 
 def rows_of_each(db: Database, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:

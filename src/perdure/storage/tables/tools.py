@@ -47,9 +47,7 @@ _SPEC = row_format.Codec(
     lambda spec: row_format.dump({name: getattr(spec, name) for name in _SPEC_FIELDS}),
     lambda text: ToolSpec(**row_format.load(text)),
 )
-_TOOL = row_format.RowFormat(
-    Tool, "id, spec, tags, metadata", {_SPEC: "spec", row_format.JSON_TUPLE: "tags", row_format.JSON: "metadata"}
-)
+_TOOL = row_format.RowFormat(Tool, {_SPEC: "spec"}, columns="id, spec, tags, metadata")
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 
 

@@ -16,7 +16,7 @@ from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
 from perdure.core.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
 from perdure.storage.database.base import Database
-from perdure.storage.database.row_format import TEXT, RowFormat, insert_into, iso, restore, storable
+from perdure.storage.database.row_format import RowFormat, insert_into, iso, restore, storable
 from perdure.storage.tables.table import Table, first
 
 NEVER = "9"
@@ -30,11 +30,11 @@ _QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CO
 _MASK = (1 << 32) - 1
 _SEQ = f"key & {_MASK}"
 _SCOPE = RowFormat(
-    lambda **columns: Scope(**columns, settled=False),
-    "number, owner_kind, owner_id, model, dimensions, generation, version, row_count, fill_from",
-    {TEXT: "model"},
+    Scope,
+    columns="number, owner_kind, owner_id, model, dimensions, generation, version, row_count, fill_from",
+    build=lambda **columns: Scope(**columns, settled=False),
 )
-_CLAIM = RowFormat(Claim, "number, owner_kind, owner_id, seq, tries", {})
+_CLAIM = RowFormat(Claim)
 _CLAIMED = "number = :number AND seq = :seq AND not_before = :claimed"
 _OWN_SCOPE = "EXISTS (SELECT 1 FROM vector_scopes s WHERE s.number = :number AND s.org_id = :org_id)"
 _TEXTS = {
@@ -454,7 +454,6 @@ class Vectors(Table):
         return first(scopes, "vector scope", str(number))
 
     def _mark(self, owner_kind: OwnerKind, params: dict[str, Any]) -> None:
-        """Mark the owner, so that each insert of a text queues it."""
         if owner_kind == "agent":
             self._run("UPDATE agents SET embedded = 1 WHERE id = :owner", **params)
         else:

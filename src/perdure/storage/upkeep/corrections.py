@@ -17,25 +17,12 @@ CORRECTIONS_MAX = 100
 are still forgotten."""
 
 _FORGOTTEN = "kind = 'forget' AND undone_at IS NULL"
-_CORRECTION = row_format.RowFormat(
-    Correction,
-    "agent_id, number, kind, text, items, created_at, undone_at",
-    {row_format.TEXT: "text", row_format.TIME: "created_at undone_at"},
-)
-_ITEM = row_format.RowFormat(CorrectionItem, "kind, id, before, after", {row_format.TEXT: "id before"})
+_CORRECTION = row_format.RowFormat(Correction)
+_ITEM = row_format.RowFormat(CorrectionItem)
 _ERASURE = row_format.RowFormat(
-    Erasure,
-    "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at, owner",
-    {
-        row_format.TEXT: "text",
-        row_format.Codec(
-            row_format.dump, lambda text: tuple((table, owner) for table, owner in row_format.load(text))
-        ): "targets",
-        row_format.JSON_TUPLE: "after",
-        row_format.JSON: "counts",
-        row_format.TIME: "created_at updated_at ended_at",
-    },
+    Erasure, {row_format.Codec(row_format.dump, lambda text: tuple(map(tuple, row_format.load(text)))): "targets"}
 )
+_KEY = "agent_id, number"
 _PROGRESS = "text, targets, target, after, changed, passes, counts, updated_at, ended_at, owner"
 
 
@@ -43,8 +30,7 @@ class Corrections(Table):
     def add(self, agent_id: AgentId, kind: CorrectionKind, text: str, *, at: datetime) -> Correction:
         """Add a correction, and remove those before the newest hundred. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM corrections WHERE agent_id = :id", id=own)
-        number = int(rows[0][0])
+        number = self._next("corrections", "number", agent_id=own)
         correction = Correction(agent_id=agent_id, number=number, kind=kind, text=text, items=0, created_at=at)
         self._run(row_format.insert_into("corrections", _CORRECTION.columns), **_CORRECTION.params(correction))
         for table, which in (("correction_items", ""), ("corrections", f" AND NOT ({_FORGOTTEN})")):
@@ -64,11 +50,7 @@ class Corrections(Table):
             [{**key, "seq": correction.items + place, **_ITEM.params(item)} for place, item in enumerate(items)],
         )
         correction = replace(correction, items=correction.items + len(items))
-        self._run(
-            "UPDATE corrections SET items = :items WHERE agent_id = :agent_id AND number = :number",
-            items=correction.items,
-            **key,
-        )
+        self._set("corrections", key, items=correction.items)
         return correction
 
     def get(self, agent_id: AgentId, number: int) -> Correction:
@@ -92,9 +74,8 @@ class Corrections(Table):
             _ITEM,
             f"SELECT {_ITEM.columns} FROM correction_items WHERE agent_id = :agent_id AND number = :number"
             f" AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
-            agent_id=correction.agent_id,
-            number=correction.number,
             limit=limit,
+            **_CORRECTION.params(correction, _KEY),
         )
 
     def list_of(self, agent_id: AgentId, kind: str, id: str) -> Sequence[tuple[Correction, CorrectionItem]]:
@@ -116,19 +97,13 @@ class Corrections(Table):
             "DELETE FROM correction_items WHERE agent_id = :agent_id AND number = :number AND seq IN (SELECT i.seq FROM"
             " correction_items i WHERE i.agent_id = :agent_id AND i.number = :number ORDER BY i.seq DESC LIMIT :count)"
             f" AND {OWN_AGENT}",
-            agent_id=correction.agent_id,
-            number=correction.number,
             count=count,
+            **_CORRECTION.params(correction, _KEY),
         )
 
     def end(self, correction: Correction, *, at: datetime) -> Correction:
         """Mark it as undone."""
-        self._run(
-            f"UPDATE corrections SET undone_at = :at WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}",
-            agent_id=correction.agent_id,
-            number=correction.number,
-            at=row_format.iso(at),
-        )
+        self._set("corrections", _CORRECTION.params(correction, _KEY), undone_at=row_format.iso(at))
         return replace(correction, undone_at=at)
 
     def _read(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[Correction]:
@@ -144,8 +119,7 @@ class Erasures(Table):
     ) -> Erasure:
         """Add an erasure that begins. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM erasures WHERE agent_id = :id", id=own)
-        number = int(rows[0][0])
+        number = self._next("erasures", "number", agent_id=own)
         erasure = Erasure(
             agent_id=agent_id, number=number, text=text, targets=targets, created_at=at, updated_at=at, owner=owner
         )
@@ -160,11 +134,7 @@ class Erasures(Table):
 
     def put(self, erasure: Erasure) -> Erasure:
         """Store its progress."""
-        self._run(
-            f"UPDATE erasures SET {row_format.assignments(_PROGRESS)} WHERE agent_id = :agent_id AND number = :number"
-            f" AND {OWN_AGENT}",
-            **_ERASURE.params(erasure, f"agent_id, number, {_PROGRESS}"),
-        )
+        self._set("erasures", _ERASURE.params(erasure, _KEY), **_ERASURE.params(erasure, _PROGRESS))
         return erasure
 
     def list_unended(self, agent_id: AgentId | None = None, *, limit: int = 20) -> Sequence[Erasure]:
@@ -188,11 +158,6 @@ class Erasures(Table):
 
     def has_erased(self, agent_id: AgentId, *, since: datetime) -> bool:
         """Whether a text was erased from the agent's history after this time, also on behalf of another agent."""
-        rows = self._rows(
-            f"SELECT 1 FROM erasures WHERE updated_at >= :since AND (agent_id = :agent_id OR targets LIKE :target)"
-            f" AND {OWN_AGENT} LIMIT 1",
-            since=row_format.iso(since),
-            agent_id=agent_id,
-            target=f'%"{agent_id}"%',
-        )
-        return bool(rows)
+        touched = "updated_at >= :since AND (agent_id = :agent_id OR targets LIKE :target)"
+        sql = f"SELECT 1 FROM erasures WHERE {touched} AND {OWN_AGENT} LIMIT 1"
+        return bool(self._rows(sql, since=row_format.iso(since), agent_id=agent_id, target=f'%"{agent_id}"%'))

@@ -230,19 +230,17 @@ class Mentions(Table):
 
     def revise_settings(self, agent_id: AgentId) -> None:
         """Have the agent's next requests begin with a new prefix."""
-        self._run(
-            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id",
-            id=agent_id,
-        )
+        sql = "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id"
+        self._run(sql, id=agent_id)
 
     def find_unended_run(self, agent_id: AgentId) -> str | None:
         """The id of a run of the agent that has not ended."""
-        rows = self._rows(
+        found: str | None = self._value(
             "SELECT r.id FROM conversations c JOIN runs r ON r.conversation_id = c.id"
             f" WHERE c.agent_id = :agent_id AND {OWN_AGENT} AND r.status IN ('queued', 'running') LIMIT 1",
             agent_id=agent_id,
         )
-        return rows[0][0] if rows else None
+        return found
 
     def _drop_deltas(self, agent_id: str) -> None:
         """Remove the previews of answers, which may hold the text in pieces. The newest event of a run stays, so that

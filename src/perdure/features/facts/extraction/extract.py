@@ -61,9 +61,6 @@ async def _extract_all(
     """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
     facts: list[Fact] = []
 
-    def count_tries(tx: Tx) -> int:
-        return tx.of(Episodes).count_line_tries(*line, at=ports.clock.now())
-
     async def load() -> LoadedBatch | None:
         async with piece():
             return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)

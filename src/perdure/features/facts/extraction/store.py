@@ -23,7 +23,6 @@ from perdure.features.facts.units.citations import count_citations
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.graphs import (
     FactFields,
-    NewFact,
     add_facts,
     change_fact,
     delete_facts,
@@ -269,7 +268,7 @@ class _Storing:
             self._support(planned, same, supports)
             self._join(same, known)
             return None
-        new = NewFact(
+        new = FactFields(
             text=planned.text,
             subject=subject,
             relation=planned.relation,

@@ -1,88 +1,70 @@
-"""Forgetting of facts: what a policy would let fade, near-duplicates that become one, and taking a pass back."""
+"""Forgetting of facts: what they are worth to a policy, carrying out a pass, and taking it back."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 from perdure.core.ids import FactId
 from perdure.core.sources import TRUSTED
 from perdure.features.facts.fading.policy import (
-    CHANGES_MAX,
-    NEARLY_ALL,
     PAGE,
+    STATES,
+    Judged,
+    Reason,
     TidyItem,
     compute_worth,
-    count_words,
     days_between,
-    judge,
-    says_same,
+    plan_pass,
 )
 from perdure.features.facts.tables import Facts
 from perdure.features.facts.units.graphs import FactFields, change_fact
-from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
+from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactChange, FactFilter, Graph
 from perdure.features.facts.values.settings import Forgetting
 from perdure.storage.tx import Tx
 
 GROUP_MAX = 100
 """The most facts between two entities that are compared with each other, the newest."""
-SAME_RELATION = 0.5
-"""The share of common words from which two sentences of one relation are near-duplicates."""
+_CHANGES: Final[Mapping[Reason, FactChange]] = {
+    "faded": "fade",
+    "used": "restore",
+    "unused": "archive",
+    "duplicate": "merge",
+}
 
 
 def plan_facts(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
-    """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing."""
-    facts: list[Fact] = []
-    groups: dict[tuple[int, int], list[Fact]] = {}
-    uses: dict[int, int] = {}
+    """Return what a pass would change of a graph's facts."""
+    return plan_pass(_judge_all(tx, graph, policy, at=at), policy, at=at, compared_max=GROUP_MAX)
+
+
+def _judge_all(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Iterator[Judged]:
+    """Yield the known facts of a graph, oldest first, with their worth."""
     after = 0
     while page := tx.of(Facts).page(graph.id, where=FactFilter(), after=after, limit=PAGE):
         after = page[-1].first_seq
-        uses |= tx.passages.use_counts(graph.fact_archive_id, list({fact.text_seq for fact in page}))
-        for fact in page:
-            facts.append(fact)
-            groups.setdefault((fact.subject, fact.object), []).append(fact)
-    scores = {fact.seq: score(fact, uses.get(fact.text_seq, 0), policy, at=at) for fact in facts}
-    items = [
-        TidyItem(memory=fact, reason="duplicate", score=scores[fact.seq], into=kept)
-        for group in groups.values()
-        for fact, kept in duplicates(group[-GROUP_MAX:])
-    ]
-    done = {seq for item in items for seq in (_fact_of(item).seq, item.into.seq if item.into else -1)}
-    youngest = at - timedelta(days=policy.min_age_days)
-    single = []
-    for fact in facts:
-        is_old = fact.created_at <= youngest  # of a faded fact: whether it faded so long ago
-        used = uses.get(fact.text_seq, 0)
-        item = judge(fact, scores[fact.seq], used, policy, origin=fact.origin, is_old=is_old)
-        if item is not None and fact.seq not in done:
-            single.append(item)
-    return [*items, *sorted(single, key=lambda item: (item.score, _fact_of(item).seq))][:CHANGES_MAX]
+        uses = tx.passages.use_counts(graph.fact_archive_id, list({fact.text_seq for fact in page}))
+        yield from (judge_fact(fact, uses.get(fact.text_seq, 0), policy, at=at) for fact in page)
 
 
-def score(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> float:
+def judge_fact(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> Judged:
     """Return what a fact is worth, by its rating; for one that has ceased to be true the age counts from its end, and
-    twice."""
+    twice. Near-duplicates are of the same entities, trust, scope and end: two periods of the same are two facts."""
     end = fact.invalid_at if fact.invalid_at is not None and fact.invalid_at <= at else None
-    days = days_between(max(fact.created_at, end or fact.created_at), at)
-    return compute_worth(fact.rating, days * (1 if end is None else 2), uses, policy)
-
-
-def duplicates(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield near-duplicates among facts of two entities, each with the one that stays: one that has not faded, the best
-    rated, then the fullest sentence, then the oldest."""
-    best = sorted(facts, key=lambda fact: (fact.state != "active", -fact.rating, -len(fact.text), fact.seq))
-    kept: list[tuple[Fact, Counter[str]]] = []
-    for fact in best:
-        words = count_words(fact.text)
-        same = next((one for one, of_one in kept if _says_same(one, of_one, fact, words)), None)
-        if same is None:
-            kept.append((fact, words))
-        else:
-            yield fact, same
+    days = days_between(max(fact.created_at, end or fact.created_at), at) * (1 if end is None else 2)
+    return Judged(
+        memory=fact,
+        worth=compute_worth(fact.rating, days, uses, policy),
+        uses=uses,
+        since=fact.created_at,
+        origin=fact.origin,
+        importance=fact.rating,
+        group=(fact.subject, fact.object),
+        company=(fact.trust in TRUSTED, frozenset(fact.scope.items()), fact.invalid_at),
+        relation=fact.relation,
+    )
 
 
 def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
@@ -90,37 +72,26 @@ def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, a
     done: list[TidyItem] = []
     for item in items:
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}
-        planned = _fact_of(item)
-        fact = tx.of(Facts).get(planned.id)
-        if fact.seq != planned.seq or fact.expired_at is not None:
+        fact = tx.of(Facts).get(FactId(item.memory.id))
+        if fact.seq != item.memory.seq or fact.expired_at is not None:
             continue
-        change: FactChange = "archive"
-        state: FactState = "archived"
         if item.reason == "faded":
-            state, change, origin["uses"] = "faded", "fade", item.uses
-        elif item.reason == "used":
-            state, change = "active", "restore"
+            origin["uses"] = item.uses
         if item.into is not None:
             kept = tx.of(Facts).get(FactId(item.into.id))
             if kept.expired_at is not None or kept.state not in KNOWN_STATES:
                 continue
-            kept = _merge(tx, graph, kept, fact, origin=origin, at=at)
-            change, origin["into"] = "merge", kept.id
-        change_fact(tx, graph, fact, {"state": state}, change=change, origin=origin, at=at)
+            origin["into"] = _merge(tx, graph, kept, fact, origin=origin, at=at).id
+        state = STATES[item.reason]
+        change_fact(tx, graph, fact, {"state": state}, change=_CHANGES[item.reason], origin=origin, at=at)
         done.append(item)
     return done
 
 
-def last_pass(tx: Tx, graph: Graph) -> str | None:
-    """Return the latest pass of which a fact still is faded or archived."""
-    passes = [str(fact.origin["pass"]) for fact in _of_passes(tx, graph)]
-    return max(passes, default=None)
-
-
-def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int = PAGE) -> Sequence[Fact]:
+def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int) -> Sequence[Fact]:
     """Take back what a pass did and nobody has changed since; return the facts as they are again, at most `limit`.
     A fact that stayed for its duplicates keeps their sources, which say the same."""
-    archived = [fact for fact in _of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
+    archived = [fact for fact in facts_of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
     for id_ in dict.fromkeys(fact.origin["into"] for fact in archived if "into" in fact.origin):
         kept = tx.of(Facts).get(id_)
         if kept.expired_at is None and kept.change == "merge" and kept.origin.get("pass") == pass_:
@@ -145,24 +116,9 @@ def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> F
     return change_fact(tx, graph, fact, fields, change="restore", origin=before.origin, at=at)
 
 
-def _of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
+def facts_of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
     """Yield the facts that passes have let fade or archived."""
     after = 0
     while page := tx.of(Facts).page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
         after = page[-1].first_seq
         yield from (fact for fact in page if fact.origin.get("type") == "policy" and "pass" in fact.origin)
-
-
-def _says_same(one: Fact, of_one: Counter[str], other: Fact, of_other: Counter[str]) -> bool:
-    """Return whether two facts of the same entities are near-duplicates: equal in most words, trust, scope and end."""
-    if (one.trust in TRUSTED) != (other.trust in TRUSTED) or one.scope != other.scope:
-        return False
-    if one.invalid_at != other.invalid_at:  # two periods of the same are two facts
-        return False
-    return says_same(of_one, of_other, share=SAME_RELATION if one.relation == other.relation else NEARLY_ALL)
-
-
-def _fact_of(item: TidyItem) -> Fact:
-    """Return the fact of an item of the plan of facts."""
-    assert isinstance(item.memory, Fact)
-    return item.memory

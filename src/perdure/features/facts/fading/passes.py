@@ -95,8 +95,9 @@ async def restore_last(ports: Ports, fading: Fading) -> Sequence[Memory]:
     graph, archives = fading.graph, fading.archives
 
     def find_last(tx: Tx) -> str | None:
-        of_graph = None if graph is None else of_facts.last_pass(tx, graph)
-        return max(filter(None, (of_graph, of_passages.last_pass(tx, archives))), default=None)
+        origins = [passage.state_origin for passage in of_passages.passages_of_passes(tx, archives)]
+        origins += [] if graph is None else [fact.origin for fact in of_facts.facts_of_passes(tx, graph)]
+        return max((str(origin["pass"]) for origin in origins), default=None)
 
     def restore(tx: Tx, pass_: str) -> Sequence[Memory]:
         at = ports.clock.now()

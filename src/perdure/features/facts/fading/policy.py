@@ -6,14 +6,16 @@ search that asks for it finds it; else it is recalled again. Nothing is deleted,
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
-from perdure.core.passages import Passage
+from perdure.core.ids import FactId, PassageId
+from perdure.core.passages import Passage, PassageState
 from perdure.features.facts.values.facts import Fact
 from perdure.features.facts.values.settings import Forgetting
 
@@ -22,8 +24,8 @@ CHANGES_MAX = 1_000
 """The most facts, and the most passages, that one pass changes; the next one goes on."""
 USE_DAYS = 30.0
 """How much younger one use makes a memory."""
-NEARLY_ALL = 0.8
-"""The share of common words from which two sentences are near-duplicates."""
+NEARLY_ALL, SAME_RELATION = 0.8, 0.5
+"""The share of common words from which two sentences are near-duplicates, and two facts of one relation."""
 _WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30ff]")
 _TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
 """Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
@@ -31,6 +33,12 @@ _TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不
 Reason = Literal["faded", "unused", "used", "duplicate"]
 """`unused`: it had faded before. `used`: it had faded, and is active again."""
 Memory = Fact | Passage
+STATES: Final[Mapping[Reason, PassageState]] = {
+    "faded": "faded",
+    "used": "active",
+    "unused": "archived",
+    "duplicate": "archived",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +80,107 @@ def days_between(begin: datetime, end: datetime) -> float:
     return max(0.0, (end - begin).total_seconds() / 86_400)
 
 
-def judge(
-    memory: Memory, worth: float, uses: int, policy: Forgetting, *, origin: Mapping[str, Any], is_old: bool
-) -> TidyItem | None:
-    """Return what becomes of a memory that is no duplicate; None: it stays as it is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A memory with what the policy gives for it, and what a pass asks about it.
+
+    Attributes:
+        worth: what the policy still gives for it, 0 to 1.
+        uses: how often it was used.
+        since: when it came into its state; `origin` says why.
+        importance: how much it matters, 0 to 1.
+        group: those of one group are compared with each other; None: it is compared with none.
+        company: what near-duplicates have in common beside their words.
+        relation: of a fact.
+    """
+
+    memory: Memory
+    worth: float
+    uses: int
+    since: datetime
+    origin: Mapping[str, Any]
+    importance: float
+    group: Hashable
+    company: Hashable
+    relation: str | None = None
+
+    @property
+    def place(self) -> tuple[bool, float, int, int]:
+        """Its place among near-duplicates: first one that has not faded, then the most important, the fullest, the
+        oldest."""
+        return self.memory.state != "active", -self.importance, -len(self.memory.text), self.memory.seq
+
+
+def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, compared_max: int) -> Sequence[TidyItem]:
+    """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing.
 
     Args:
-        origin: why it is in its state.
-        is_old: whether it is in its state for as long as the policy leaves it there.
+        judged: oldest first.
+        compared_max: how many of a group are compared with each other, the newest.
     """
+    groups: dict[Hashable, deque[Judged]] = {}
+    single: list[TidyItem] = []
+    for one in judged:
+        if one.group is not None:
+            groups.setdefault(one.group, deque(maxlen=compared_max)).append(one)
+        # Of a faded memory: whether it faded so long ago.
+        if item := _judge(one, policy, is_old=one.since <= at - timedelta(days=policy.min_age_days)):
+            single.append(item)
+    items = [
+        TidyItem(memory=one.memory, reason="duplicate", score=one.worth, into=kept.memory)
+        for group in groups.values()
+        for one, kept in find_duplicates(group)
+    ]
+    done = {memory.id for item in items for memory in (item.memory, item.into) if memory is not None}
+    left = [item for item in single if item.memory.id not in done]
+    return [*items, *sorted(left, key=lambda item: (item.score, item.memory.seq))][:CHANGES_MAX]
+
+
+def _judge(one: Judged, policy: Forgetting, *, is_old: bool) -> TidyItem | None:
+    """Return what becomes of a memory that is no duplicate; None: it stays as it is. `is_old`: it is in its state as
+    long as the policy leaves it there."""
+    memory, worth, uses = one.memory, one.worth, one.uses
     if memory.state == "active" and is_old and worth < policy.min_score:
         return TidyItem(memory=memory, reason="faded", score=worth, uses=uses)
-    if memory.state == "faded" and uses > origin.get("uses", uses):
+    if memory.state == "faded" and uses > one.origin.get("uses", uses):
         return TidyItem(memory=memory, reason="used", score=worth)
     if memory.state == "faded" and is_old:
         return TidyItem(memory=memory, reason="unused", score=worth)
     return None
+
+
+def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
+    """Yield near-duplicates, each with the one that stays."""
+    words = {one.memory.id: count_words(one.memory.text) for one in judged}
+    rarity = Counter(word for of_one in words.values() for word in of_one)
+    kept: list[Judged] = []
+    places: dict[Hashable, list[int]] = {}  # the kept ones by their rarest words
+    for one in sorted(judged, key=lambda one: one.place):
+        own = words[one.memory.id]
+        keys = [
+            (one.company, word) for word in _rarest(own, rarity, NEARLY_ALL if one.relation is None else SAME_RELATION)
+        ]
+        near = sorted({place for key in keys for place in places.get(key, ())})
+        same = next((kept[place] for place in near if _says_same(kept[place], one, words)), None)
+        if same is not None:
+            yield one, same
+            continue
+        for key in keys:
+            places.setdefault(key, []).append(len(kept))
+        kept.append(one)
+
+
+def _says_same(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Counter[str]]) -> bool:
+    share = SAME_RELATION if one.relation is not None and one.relation == other.relation else NEARLY_ALL
+    return says_same(words[one.memory.id], words[other.memory.id], share=share)
+
+
+def _rarest(words: Counter[str], rarity: Counter[str], share: float) -> Sequence[tuple[str, int]]:
+    """Return the rarest words of a text, the second occurrence of a word as another one: of two near-duplicates both
+    have at least one of these, for too few words would be common otherwise."""
+    every = [(word, place) for word, count in words.items() for place in range(count)]
+    every.sort(key=lambda word: (rarity[word[0]], word))
+    return every[: len(every) - math.ceil(share * len(every)) + 1]
 
 
 def count_words(text: str) -> Counter[str]:

@@ -155,6 +155,5 @@ def _explain(ranking: RankedPassages, row: int, graded: _Graded, place: int) -> 
 
 def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]) -> Sequence[FactHit]:
     """Build the hits, with their entities."""
-    seqs = sorted({seq for fact, _, _ in scored for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    entities = tx.of(Entities).of_facts(graph.id, [fact for fact, _, _ in scored])
     return [FactHit(fact, score, entities[fact.subject], entities[fact.object], why) for fact, score, why in scored]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from perdure.core.agents import Agent
 from perdure.features.facts.search.find import search_facts, texts_with_names
 from perdure.features.facts.search.plan import NAME, FactScope
-from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.units.graphs import fact_sources
+from perdure.features.facts.tables import Entities, Graphs
 from perdure.features.facts.units.known import known_entities
+from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.units.profile import load_profile
 from perdure.features.facts.values.facts import Fact, FactFilter, FactHit, Graph
 from perdure.search.packing.packing import Candidate
@@ -18,15 +18,13 @@ from perdure.search.recall import Candidates, rank_cost
 from perdure.storage.tx import Tx
 
 
-def add_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates, explain: bool
-) -> None:
+def add_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
     """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
-    hits = recall_facts(tx, agent, request, scope, explain=explain)
+    hits = _recall_facts(tx, agent, request, scope)
     if not hits:
         return
     collection.ran["facts"] = hits.ran
-    sources = fact_sources(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
+    sources = sources_of(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
     best = hits[0].score
     for place, hit in enumerate(hits):
         fact = hit.fact
@@ -36,7 +34,7 @@ def add_facts(
             why=hit.why,
             entities=(hit.subject.name, hit.object.name),
             occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
+            refs=tuple(one.ref for one in sources[fact.first_seq]),
         )
 
 
@@ -46,19 +44,16 @@ def add_profile(
     request: SearchRequest,
     scope: RecallScope,
     collection: Candidates,
-    budget_tokens: int,
     count: Callable[[str], int],
 ) -> None:
     """Add what is known of the user, the most important first, to fill the budget."""
     if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return
-    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
+    profile = load_profile(tx, graph, agent.id, budget_tokens=scope.budget_tokens, count=count, at=request.now)
     facts = [entry.fact for entry in profile.entries if entry.fact is not None]
     in_view = said_in_view(tx, graph, agent, facts, scope)
     facts = [fact for fact in facts if fact.first_seq not in in_view]
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity.name for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
-    sources = fact_sources(tx, graph.id, facts)
+    entities, sources = tx.of(Entities).of_facts(graph.id, facts), sources_of(tx, graph.id, facts)
     for place, fact in enumerate(facts):
         collection.add(
             Candidate(
@@ -69,15 +64,13 @@ def add_profile(
                 occurred_at=fact.valid_at,
                 fills=True,
             ),
-            entities=(entities[fact.subject], entities[fact.object]),
+            entities=(entities[fact.subject].name, entities[fact.object].name),
             occurred_at=fact.valid_at,
-            refs=tuple(sources[fact.first_seq]),
+            refs=tuple(one.ref for one in sources[fact.first_seq]),
         )
 
 
-def recall_facts(
-    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, *, explain: bool = False
-) -> Hits[FactHit]:
+def _recall_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> Hits[FactHit]:
     """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
     than in what is in view."""
     wanted = (scope.features or {}).get(NAME, FactScope())
@@ -90,7 +83,7 @@ def recall_facts(
     where = FactFilter(
         at=request.now, entities=tuple(entity.seq for entity in named), trust=wanted.trust, states=("active",)
     )
-    hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=explain)
+    hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=scope.explain)
     in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
     return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: wanted.limit], hits.ran)
 
@@ -100,12 +93,10 @@ def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scop
     if scope.in_view is None:
         return set()
     conversation, first = scope.in_view
-    by_fact = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
-    episodes = tx.of(Episodes).list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
-    in_view = {
-        one.seq
+    return {
+        fact
+        for fact, episodes in sources_of(tx, graph.id, facts).items()
         for one in episodes
         if one.agent_id == agent.id and one.message_seq is not None
         if one.message_seq in scope.pinned or (one.conversation_seq == conversation and one.message_seq >= first)
     }
-    return {fact for fact, seqs in by_fact.items() if not in_view.isdisjoint(seqs)}

@@ -9,7 +9,8 @@ from perdure.core.ids import GraphId
 from perdure.core.passages import PassageFilter
 from perdure.core.sources import TRUSTED
 from perdure.core.text.words import Query
-from perdure.features.facts.tables import Episodes, Facts, Graphs
+from perdure.features.facts.tables import Facts, Graphs
+from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.values.facts import FactFilter
 from perdure.search.ranking.hits import SearchRequest, Wording
 from perdure.storage.tx import Tx
@@ -27,14 +28,11 @@ def match_facts(
     postings = request.archives.postings(archive, everything)
     found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]
     facts = tx.of(Facts).list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
-    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in facts])
-    # The first has the fact's words, or the last, if it said them better; those between need not have them.
-    ends = {fact: {seqs[0], seqs[-1]} for fact, seqs in sources.items() if seqs}
-    episodes = {one.seq: one for one in tx.of(Episodes).list_by_seqs(graph.id, sorted(set().union(*ends.values())))}
+    sources = sources_of(tx, graph.id, facts)
     by_message: dict[int, list[Wording]] = {}
     for fact in facts:
-        for seq in sorted(ends.get(fact.first_seq, ())):
-            episode = episodes.get(seq)
-            if episode is not None and episode.agent_id == agent.id and episode.message_seq is not None:
+        # The first has the fact's words, or the last, if it said them better; those between need not have them.
+        for episode in {one.seq: one for one in (*sources[fact.first_seq][:1], *sources[fact.first_seq][-1:])}.values():
+            if episode.agent_id == agent.id and episode.message_seq is not None:
                 by_message.setdefault(episode.message_seq, []).append(Wording(fact.id, fact.text))
     return by_message

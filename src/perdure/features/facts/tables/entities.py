@@ -8,26 +8,13 @@ from dataclasses import replace
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
-from perdure.features.facts.values.facts import Community, Entity
+from perdure.features.facts.values.facts import Community, Entity, Fact
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import Table, first, locate, parts, register
 
-_ENTITY = row_format.RowFormat(
-    Entity,
-    "id, graph_id, seq, name, type, summary, aliases, attributes, fact_count, community_seq, created_at, updated_at",
-    {
-        row_format.TEXT: "name type summary",
-        row_format.JSON_TUPLE: "aliases",
-        row_format.JSON: "attributes",
-        row_format.TIME: "created_at updated_at",
-    },
-)
-_COMMUNITY = row_format.RowFormat(
-    Community,
-    "graph_id, seq, name, summary, size, summary_due, updated_at",
-    {row_format.TEXT: "name summary", row_format.FLAG: "summary_due", row_format.TIME: "updated_at"},
-)
+_ENTITY = row_format.RowFormat(Entity)
+_COMMUNITY = row_format.RowFormat(Community)
 
 
 class Entities(Table):
@@ -75,6 +62,11 @@ class Entities(Table):
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
+
+    def of_facts(self, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Entity]:
+        """Number -> entity, of all that these facts are about."""
+        seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+        return {entity.seq: entity for entity in self.list_by_seqs(graph_id, seqs)}
 
     def list(
         self,

@@ -12,15 +12,10 @@ from perdure.core.text.forms import name_form
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
 from perdure.features.facts.values.facts import Episode
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
+from perdure.storage.database.row_format import RowFormat, dump, insert_into, iso
 from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register
 
-_EPISODE = RowFormat(
-    Episode,
-    "id, graph_id, seq, kind, ref, text, agent_id, conversation_seq, message_seq, trust, scope, occurred_at,"
-    " created_at, extracted_at, tries",
-    {TEXT: "ref text", JSON: "scope", TIME: "occurred_at created_at extracted_at"},
-)
+_EPISODE = RowFormat(Episode)
 _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
 
 

@@ -67,13 +67,8 @@ _ROW = (
     "graph_id, seq, id, first_seq, text_seq, subject, object, relation, type, rating, valid_at, invalid_at, created_at,"
     " expired_at, state, change, trust, scope, origin"
 )
-_CODECS = {
-    row_format.TEXT: "relation type",
-    row_format.TIME: "valid_at invalid_at created_at expired_at",
-    row_format.JSON: "scope origin",
-}
-_STORED = row_format.RowFormat(Fact, _ROW, _CODECS)
-_FACT = row_format.RowFormat(Fact, f"{_ROW}, text", {**_CODECS, row_format.TEXT: "relation type text"})
+_STORED = row_format.RowFormat(Fact, columns=_ROW)
+_FACT = row_format.RowFormat(Fact, columns=f"{_ROW}, text")
 _SELECT = (
     f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f{{index}} JOIN graphs g ON g.id = f.graph_id"
     " JOIN passages p ON p.archive_id = g.fact_archive_id AND p.seq = f.text_seq"

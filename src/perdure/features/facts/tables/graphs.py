@@ -12,16 +12,8 @@ from perdure.storage.database import row_format
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
 
-_GRAPH = row_format.RowFormat(
-    Graph,
-    "id, org_id, number, name, fact_archive_id, entity_archive_id, settings, version, created_at, updated_at",
-    {row_format.TEXT: "id name", row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
-)
-_RULE = row_format.RowFormat(
-    FactRule,
-    "graph_id, seq, text, entity, relation, created_at",
-    {row_format.TEXT: "text relation", row_format.TIME: "created_at"},
-)
+_GRAPH = row_format.RowFormat(Graph, {row_format.TEXT: "id"})
+_RULE = row_format.RowFormat(FactRule, columns="graph_id, seq, text, entity, relation, created_at")
 
 # Rows of a graph have no organisation column: the graph has.
 OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org_id)"

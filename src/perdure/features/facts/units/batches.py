@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate
 from typing import Any, TypeVar
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import EPHEMERAL, Conversation
+from perdure.core.conversations import EPHEMERAL
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
@@ -35,7 +34,7 @@ from perdure.features.facts.values.facts import Episode, Graph
 from perdure.features.facts.values.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
-T = TypeVar("T")
+T = TypeVar("T", Message, Passage)
 
 CONTEXT_TURNS = 4
 COUNTED_MAX = 10_000
@@ -88,16 +87,13 @@ def load_batch(
     Raises: NotFound.
     """
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if (open_ := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
+    if (found := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None
-    agent, settings, graph = open_
+    agent, empty = found
+    loaded = None
     if not bypasses(agent.settings, conversation):
-        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest, most=most)
-        if loaded is not None:
-            return loaded
-    if not rest:
-        return None
-    return _load_passages(tx, agent, settings, graph, most=most)
+        loaded = _load_turns(tx, agent, empty, conversation_seq, rest=rest, most=most)
+    return _load_passages(tx, agent, empty, most=most) if loaded is None and rest else loaded
 
 
 def count_waiting(tx: Tx, agent_id: AgentId) -> int:
@@ -114,7 +110,7 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
     if (archive := find_own_archive(tx, agent_id)) is not None:
         last = tx.of(Episodes).last_seq(agent_id, -1 - archive.number)
         rows = tx.passages.page(archive.id, above=last, limit=COUNTED_MAX)
-        count += sum(row.source.get("type") != CAPTURED for row in rows)
+        count += sum(map(_is_own, rows))
     return count
 
 
@@ -127,32 +123,32 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
         by = None if asked is None else asked.id
         return load_text_batch(tx, of, by, own=own, known=False, timezone=loaded.timezone)
     agent_id, seq = loaded.line
-    if (open_ := _open(tx, agent_id)) is None:
+    if (found := _open(tx, agent_id)) is None:
         return None
-    agent, settings, graph = open_
+    agent, empty = found
     if seq < 0:
-        return _load_passages(tx, agent, settings, graph, upto_seq=loaded.upto_seq)
+        return _load_passages(tx, agent, empty, upto_seq=loaded.upto_seq)
     conversation = tx.conversations.get_by_seq(agent_id, seq)
     if conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation):
         return None
-    return _load_turns(tx, agent, settings, graph, conversation, rest=True, upto_seq=loaded.upto_seq)
+    return _load_turns(tx, agent, empty, seq, rest=True, upto_seq=loaded.upto_seq)
 
 
-def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, AgentFacts, Graph | None] | None:
-    """Load an agent with its setting and graph; None: nothing of it is extracted now. Raises: NotFound."""
+def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, LoadedBatch] | None:
+    """Load an agent, and a batch with its setting and graph that holds nothing yet; None: nothing of it is extracted
+    now. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
     if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
         return None
-    return agent, settings, graph
+    return agent, LoadedBatch(batch=Batch(turns=()), graph=graph, settings=settings, agent=agent)
 
 
 def _load_turns(
     tx: Tx,
     agent: Agent,
-    settings: AgentFacts,
-    graph: Graph | None,
-    conversation: Conversation,
+    empty: LoadedBatch,
+    conversation_seq: int,
     *,
     rest: bool,
     most: int | None = None,
@@ -163,37 +159,42 @@ def _load_turns(
     Args:
         upto_seq: the last row of a batch that is loaded again.
     """
-    agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
-    last, turns_max = tx.of(Episodes).last_seq(agent_id, conversation_seq), most or settings.batch_turns
-    ends = [first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
+    line, settings = (agent.id, conversation_seq), empty.settings
+    last, limit = tx.of(Episodes).last_seq(*line), settings.batch_turns * 10
+    ends = [first_open_seq(tx, *line), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
-        agent_id,
+        agent.id,
         conversation_seq=conversation_seq,
         after_seq=last,
         before_seq=min((end for end in ends if end is not None), default=None),
         limit=limit,
         reset=True,
     )
-    messages: list[Message] = []
-    tokens = upto = 0
-    full = len(rows) == limit
-    for row in rows:
-        if is_turn(row):
-            if messages and (len(messages) >= turns_max or tokens + row.tokens > settings.batch_tokens):
-                full = True
-                break
-            messages.append(row)
-            tokens += row.tokens
-        upto = row.seq
-    full = full or len(messages) >= turns_max or tokens >= settings.batch_tokens
-    if not (full or (rest and messages)):
+    messages, upto, is_full = _fill(rows, is_turn, lambda row: row.tokens, settings, most or settings.batch_turns)
+    if not (is_full or len(rows) == limit or (rest and messages)):
         return None
     if not messages:  # many calls of tools in a row
-        batch = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=settings, agent=agent)
-        return replace(batch, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
-    before = _before(tx, agent_id, conversation_seq, last + 1) if last >= 0 else ()
-    loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows], known=upto_seq is None)
-    return replace(loaded, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
+        return replace(empty, line=line, from_seq=last, upto_seq=upto)
+    before = _before(tx, *line, last + 1) if last >= 0 else ()
+    loaded = _of_messages(tx, agent, empty, messages, [*before, *rows], known=upto_seq is None)
+    return replace(loaded, line=line, from_seq=last, upto_seq=upto)
+
+
+def _fill(
+    rows: Sequence[T], is_read: Callable[[T], bool], tokens_of: Callable[[T], int], settings: AgentFacts, most: int
+) -> tuple[Sequence[T], int, bool]:
+    """Return the first of these rows that make a batch, one at least, the number of the last row before the next batch,
+    and whether this one is full."""
+    chosen: list[T] = []
+    tokens, upto = 0, -1
+    for row in rows:
+        if is_read(row):
+            if chosen and (len(chosen) >= most or tokens + tokens_of(row) > settings.batch_tokens):
+                return chosen, upto, True
+            chosen.append(row)
+            tokens += tokens_of(row)
+        upto = row.seq
+    return chosen, upto, len(chosen) >= most or tokens >= settings.batch_tokens
 
 
 def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
@@ -206,14 +207,7 @@ def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -
 
 
 def _of_messages(
-    tx: Tx,
-    agent: Agent,
-    settings: AgentFacts,
-    graph: Graph | None,
-    messages: Sequence[Message],
-    rows: Sequence[Message],
-    *,
-    known: bool,
+    tx: Tx, agent: Agent, empty: LoadedBatch, messages: Sequence[Message], rows: Sequence[Message], *, known: bool
 ) -> LoadedBatch:
     """Load the batch of these messages of a conversation, new or changed. `rows`: they, and what was said before."""
     user = user_name(tx, agent)
@@ -222,11 +216,9 @@ def _of_messages(
     earlier = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
     turns = [turn_of(row, number, user, agent, trusts[row.seq]) for number, row in enumerate(messages, 1)]
     context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in earlier]
-    return LoadedBatch(
-        batch=with_known(tx, graph, Batch(turns=turns, context=context), user, known=known),
-        graph=graph,
-        settings=settings,
-        agent=agent,
+    return replace(
+        empty,
+        batch=with_known(tx, empty.graph, Batch(turns=turns, context=context), user, known=known),
         messages=messages,
         sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
         policy=load_policy(tx, agent) if sources else "allow",
@@ -234,41 +226,34 @@ def _of_messages(
 
 
 def _load_passages(
-    tx: Tx,
-    agent: Agent,
-    settings: AgentFacts,
-    graph: Graph | None,
-    *,
-    most: int | None = None,
-    upto_seq: int | None = None,
+    tx: Tx, agent: Agent, empty: LoadedBatch, *, most: int | None = None, upto_seq: int | None = None
 ) -> LoadedBatch | None:
     """Load the next passages that the agent or others put into its own archive; None: there are none."""
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
     line = (agent.id, -1 - archive.number)  # conversations have the other numbers
-    last = tx.of(Episodes).last_seq(*line)
-    rows = tx.passages.page(archive.id, above=last, limit=most or settings.batch_turns)
-    passages: list[Passage] = []
-    tokens, upto = 0, last
-    for row in rows:
-        if upto_seq is not None and row.seq > upto_seq:
-            break
-        if passages and tokens + len(row.text) // 4 > settings.batch_tokens:
-            break
-        if row.source.get("type") != CAPTURED:  # its messages are read themselves
-            passages.append(row)
-            tokens += len(row.text) // 4
-        upto = row.seq
-    if upto == last:
+    last, most = tx.of(Episodes).last_seq(*line), most or empty.settings.batch_turns
+    rows = [
+        row for row in tx.passages.page(archive.id, above=last, limit=most) if upto_seq is None or row.seq <= upto_seq
+    ]
+    if not rows:
         return None
-    loaded = _of_passages(tx, agent, settings, graph, passages, known=upto_seq is None)
+    passages, upto, _ = _fill(rows, _is_own, _tokens_of, empty.settings, most)
+    loaded = _of_passages(tx, agent, empty, passages, known=upto_seq is None)
     return replace(loaded, line=line, from_seq=last, upto_seq=upto)
 
 
-def _of_passages(
-    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, passages: Sequence[Passage], *, known: bool
-) -> LoadedBatch:
+def _is_own(passage: Passage) -> bool:
+    """Return whether a passage was not captured from messages, which are read themselves."""
+    return passage.source.get("type") != CAPTURED
+
+
+def _tokens_of(passage: Passage) -> int:
+    return len(passage.text) // 4
+
+
+def _of_passages(tx: Tx, agent: Agent, empty: LoadedBatch, passages: Sequence[Passage], *, known: bool) -> LoadedBatch:
     """Load the batch of these passages of an archive, new or changed."""
     user, ids = user_name(tx, agent), [one.id for one in passages]
     writes = {one.ref: one.sources for one in tx.sources.list_by_refs(passages[0].archive_id, ids)} if passages else {}
@@ -276,11 +261,9 @@ def _of_passages(
         turn_of_passage(passage, number, user, agent, writes.get(passage.id, ()))
         for number, passage in enumerate(passages, 1)
     ]
-    return LoadedBatch(
-        batch=with_known(tx, graph, Batch(turns=turns), user, known=known) if turns else Batch(turns=()),
-        graph=graph,
-        settings=settings,
-        agent=agent,
+    return replace(
+        empty,
+        batch=with_known(tx, empty.graph, Batch(turns=turns), user, known=known) if turns else Batch(turns=()),
         passages=passages,
         sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
         policy=load_policy(tx, agent) if writes else "allow",
@@ -344,13 +327,13 @@ def _load_changed(
     first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
     if first.agent_id is not None and first.conversation_seq is not None:
         agent = tx.agents.get(first.agent_id)
-        settings = load_agent_facts(agent.settings)
+        empty = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
         found = tx.messages.list_by_seqs(agent.id, sorted(one.message_seq or 0 for one in waiting))
-        messages = _first_tokens([one for one in found if is_turn(one)], lambda one: one.tokens, settings.batch_tokens)
+        messages, _, _ = _fill(found, is_turn, lambda row: row.tokens, empty.settings, len(found))
         if not messages:
             return None
         rows = [row for one in messages for row in (*_before(tx, agent.id, first.conversation_seq, one.seq), one)]
-        loaded = _of_messages(tx, agent, settings, graph, messages, rows, known=known)
+        loaded = _of_messages(tx, agent, empty, messages, rows, known=known)
         return replace(loaded, episodes=[by_ref[one.id] for one in messages])
     places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
     if PassageId(first.ref) not in places:
@@ -361,17 +344,11 @@ def _load_changed(
         agent = tx.agents.get(owners[0])
     if agent is None:
         return None
-    settings = load_agent_facts(agent.settings)
+    empty = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
     found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
-    passages = _first_tokens(found_passages, lambda one: len(one.text) // 4, settings.batch_tokens)
-    loaded = _of_passages(tx, agent, settings, graph, passages, known=known)
+    passages, _, _ = _fill(found_passages, lambda one: True, _tokens_of, empty.settings, len(found_passages))
+    loaded = _of_passages(tx, agent, empty, passages, known=known)
     return replace(loaded, episodes=[by_ref[one.id] for one in passages])
-
-
-def _first_tokens(items: Sequence[T], tokens_of: Callable[[T], int], limit: int) -> Sequence[T]:
-    """Return the first of some items that have at most so many tokens together, and one at least."""
-    sums = list(accumulate(map(tokens_of, items)))
-    return items[: max(1, sum(total <= limit for total in sums))]
 
 
 def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:

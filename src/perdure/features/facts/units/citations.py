@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perdure.core.events import MemoryRecalled, MessageAdded, StoredEvent
 from perdure.core.ids import FactId, PassageId
@@ -30,14 +29,6 @@ PLACEHOLDER = "Memory"
 """The object of a sentence that a person added without naming one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a run's recall and searches showed before an answer, each once."""
-
-    facts: Sequence[FactId]
-    passages: Sequence[PassageId]
-
-
 def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) -> None:
     """Count each fact of the graph, and each passage, that an answer among these messages of an agent cites as used
     once more."""
@@ -49,10 +40,10 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
     for message, run_seq in answers:
         if run_seq not in showing:
             continue
-        shown = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
+        facts, passages = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
         if graph is not None:
-            _count_facts(tx, graph, shown.facts, message)
-        places = tx.passages.find_places(shown.passages)
+            _count_facts(tx, graph, facts, message)
+        places = tx.passages.find_places(passages)
         if places:
             asked = [one.text for one in messages if one.role == "user" and one.run_seq == run_seq]
             count_passages(tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, asked)])
@@ -61,8 +52,7 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
 def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) -> None:
     """Count the facts of the graph, among these, that a message cites."""
     shown = [fact for fact in tx.of(Facts).list_by_ids(ids) if fact.graph_id == graph.id]
-    seqs = sorted({seq for fact in shown for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    entities = tx.of(Entities).of_facts(graph.id, shown)
     cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, match_form(message.text))]
     if cited:
         tx.passages.count_recall(graph.fact_archive_id, cited)
@@ -82,8 +72,8 @@ def _may_show(kinds: Sequence[str]) -> bool:
     return False
 
 
-def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> _Shown:
-    """Return what a run's recall and searches showed before a message."""
+def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> tuple[Sequence[FactId], Sequence[PassageId]]:
+    """Return the facts and passages that a run's recall and searches showed before a message, each once."""
     facts: dict[str, None] = {}
     passages: dict[str, None] = {}
     for stored in events:
@@ -95,7 +85,7 @@ def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> _Shown:
                 texts = [result.text for result in message.results if result.name in _SEARCHES]
                 facts |= dict.fromkeys(id_ for text in texts for id_ in _FACT.findall(text))
                 passages |= dict.fromkeys(id_ for text in texts for id_ in _PASSAGE.findall(text))
-    return _Shown([FactId(id_) for id_ in facts], [PassageId(id_) for id_ in passages])
+    return [FactId(id_) for id_ in facts], [PassageId(id_) for id_ in passages]
 
 
 def _is_repeated(text: str, answer: str, asked: Sequence[str]) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 from perdure.context.sections.envelopes import envelope
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState, is_graph_key
-from perdure.core.ids import AgentId, GraphId
-from perdure.core.ports import TokenCounter
+from perdure.core.ids import GraphId
 from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
 from perdure.engine.ports import UnitInputs
@@ -36,10 +35,40 @@ def build_fact_deltas(
 ) -> tuple[str, ...]:
     """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
     when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
-    for key in filter(is_graph_key, memory.versions):
-        if seen.get(key, 0) < memory.versions[key]:
-            return _build(tx, agent.id, GraphId(key), seen.get(key, 0), inputs.counter)
-    return ()
+    graphs = (key for key in filter(is_graph_key, memory.versions) if seen.get(key, 0) < memory.versions[key])
+    if (key := next(graphs, None)) is None:
+        return ()
+    graph_id, after = GraphId(key), seen.get(key, 0)
+    changed = tx.of(Facts).list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
+    trusts, home = trust_filter(tx, agent.id, FactFilter()).trust, zone(tx.agents.get(agent.id).timezone)
+    said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
+    tokens, more = 0, len(changed) > CHANGES_MAX
+    forgotten = forgotten_texts(tx, graph_id) if changed else set()
+    for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
+        before, now = _ends(tx.of(Facts).versions(fact_id), after)
+        was, says = (
+            fact_line(fact, home)
+            if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
+            else None
+            for fact in (before, now)
+        )
+        if was == says:
+            continue
+        cost = inputs.counter.count(f"{was}{says}")
+        if tokens + cost > DELTA_TOKENS:
+            more = True
+            continue
+        tokens += cost
+        if says is None:
+            said["deleted"].append(was)
+        elif was is None:
+            said["added"].append(says)
+        else:
+            said["changed"].append({"was": was, "is": says})
+    if not any(said.values()) and not more:
+        return ()
+    hint = "search_facts finds the others" if more else None
+    return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
 
 
 def graph_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
@@ -63,39 +92,6 @@ def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
         item for id_ in tx.of(Graphs).list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
     ]
     return {seq for item in items for seq in json.loads(item.before).get("texts", ())}
-
-
-def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
-    changed = tx.of(Facts).list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
-    trusts, home = trust_filter(tx, agent_id, FactFilter()).trust, zone(tx.agents.get(agent_id).timezone)
-    said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
-    tokens, more = 0, len(changed) > CHANGES_MAX
-    forgotten = forgotten_texts(tx, graph_id) if changed else set()
-    for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
-        before, now = _ends(tx.of(Facts).versions(fact_id), after)
-        was, says = (
-            fact_line(fact, home)
-            if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
-            else None
-            for fact in (before, now)
-        )
-        if was == says:
-            continue
-        cost = counter.count(f"{was}{says}")
-        if tokens + cost > DELTA_TOKENS:
-            more = True
-            continue
-        tokens += cost
-        if says is None:
-            said["deleted"].append(was)
-        elif was is None:
-            said["added"].append(says)
-        else:
-            said["changed"].append({"was": was, "is": says})
-    if not any(said.values()) and not more:
-        return ()
-    hint = "search_facts finds the others" if more else None
-    return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
 
 
 def _ends(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | None]:

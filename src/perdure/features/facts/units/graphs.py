@@ -38,25 +38,8 @@ class NewEntity:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewFact:
-    """A fact to add. `subject` and `object` are numbers of entities."""
-
-    text: str
-    subject: int
-    relation: str
-    object: int
-    type: str | None = None
-    rating: float = 0.5
-    valid_at: datetime | None = None
-    invalid_at: datetime | None = None
-    state: FactState = "active"
-    trust: TrustLabel = "user"
-    scope: Mapping[str, str] = field(default_factory=dict)
-
-
 class FactFields(TypedDict, total=False):
-    """The fields of a fact that a new version can change. A missing field stays."""
+    """The fields of a fact that a new version can change. A missing field stays; of a new fact it has its default."""
 
     text: str
     subject: int
@@ -152,7 +135,7 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
 def add_facts(
     tx: Tx,
     graph: Graph,
-    new: Sequence[NewFact],
+    new: Sequence[FactFields],
     *,
     origin: Mapping[str, Any],
     ids: Ids,
@@ -167,15 +150,7 @@ def add_facts(
     Raises: InvalidInput, NotFound.
     """
     versions = [
-        check_fact(
-            Fact(
-                id=FactId(ids.new("fact")),
-                graph_id=graph.id,
-                created_at=at,
-                origin=origin,
-                **{name: getattr(one, name) for name in one.__slots__},
-            )
-        )
+        check_fact(Fact(id=FactId(ids.new("fact")), graph_id=graph.id, created_at=at, origin=origin, **one))
         for one in new
     ]
     _check_entities(tx, graph, versions)
@@ -373,14 +348,6 @@ def add_episode(
     return added
 
 
-def fact_sources(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Sequence[str]]:
-    """The number of a fact's first version -> the ids of the messages, passages and texts that say it, oldest first."""
-    by_fact = tx.of(Facts).sources(graph_id, [fact.first_seq for fact in facts])
-    seqs = sorted({seq for of_fact in by_fact.values() for seq in of_fact})
-    refs = {episode.seq: episode.ref for episode in tx.of(Episodes).list_by_seqs(graph_id, seqs)}
-    return {fact: [refs[seq] for seq in of_fact if seq in refs] for fact, of_fact in by_fact.items()}
-
-
 def check_scope(tx: Tx, scope: Mapping[str, str]) -> None:
     """Check that a scope is names with texts, the names and ids in it, and its size. Raises: InvalidInput, TooMany."""
     texts = [*scope, *scope.values()] if isinstance(scope, Mapping) else [None]
@@ -414,11 +381,9 @@ FACT_MAX_CHARS = 2_000
 
 def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
     """Check that the entities of facts are there. Raises: NotFound."""
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    there = {entity.seq for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
-    for seq in seqs:
-        if seq not in there:
-            raise NotFound("entity", str(seq))
+    there = tx.of(Entities).of_facts(graph.id, facts)
+    if missing := {seq for fact in facts for seq in (fact.subject, fact.object)} - there.keys():
+        raise NotFound("entity", str(min(missing)))
 
 
 GENERAL_TYPE = "Concept"

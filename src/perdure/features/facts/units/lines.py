@@ -6,14 +6,14 @@ In whatever order they are read or go. A version that ends so names the next fac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from perdure.core.ids import FactId
+from perdure.core.ids import FactId, GraphId
 from perdure.features.facts.tables import Episodes, Facts
-from perdure.features.facts.values.facts import Fact, Graph
+from perdure.features.facts.values.facts import Episode, Fact, Graph
 from perdure.storage.tx import Tx
 
 AT_ONCE = timedelta(days=1)
@@ -50,14 +50,20 @@ class _Place(NamedTuple):
     own: Fact
 
 
+def sources_of(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Sequence[Episode]]:
+    """The number of a fact's first version -> the episodes that support it, oldest first."""
+    by_fact = tx.of(Facts).sources(graph_id, [fact.first_seq for fact in facts])
+    seqs = sorted({seq for of_fact in by_fact.values() for seq in of_fact})
+    episodes = {episode.seq: episode for episode in tx.of(Episodes).list_by_seqs(graph_id, seqs)}
+    return {fact: [episodes[seq] for seq in of_fact if seq in episodes] for fact, of_fact in by_fact.items()}
+
+
 def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[tuple[datetime, Fact, Fact]]:
     """Return when facts begin, by what they say or else when it was said, the facts, and what they say; in order."""
-    sources = tx.of(Facts).sources(graph.id, [fact.first_seq for fact in line])
-    seqs = sorted({seq for of_fact in sources.values() for seq in of_fact})
-    said_at = {one.seq: one.occurred_at for one in tx.of(Episodes).list_by_seqs(graph.id, seqs)}
+    sources = sources_of(tx, graph.id, line)
     places: list[_Place] = []
     for first, versions in tx.of(Facts).histories(graph.id, list(sources)).items():
-        said = sorted((said_at[seq], seq) for seq in sources[first]) or [(versions[0].created_at, 0)]
+        said = sorted((one.occurred_at, one.seq) for one in sources[first]) or [(versions[0].created_at, 0)]
         own = own_version(versions)
         places.append(_Place(own.valid_at or said[0][0], said, versions[-1], own))
     places = [_before_moves(one, places) for one in places]

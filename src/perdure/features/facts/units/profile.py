@@ -83,8 +83,7 @@ def load_profile(
         return Profile()
     where = trust_filter(tx, agent_id, FactFilter(at=at, entities=tuple(entity.seq for entity in users)))
     facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=FACTS_MAX)
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, seqs)}
+    entities = tx.of(Entities).of_facts(graph.id, facts)
     settings = load_graph_settings(graph.settings)
     slots = settings.slots or SLOTS
     entries = build_entries(users, facts, entities, slots, strict=settings.strict_slots)

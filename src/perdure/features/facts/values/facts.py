@@ -280,10 +280,6 @@ class GraphCounts:
     output_tokens: int = 0
 
 
-Sources = Mapping[int, Sequence[Episode]]
-"""The number of a fact's first version -> the episodes that support it, oldest first."""
-
-
 EventKind = Literal["begin", "end"]
 
 
