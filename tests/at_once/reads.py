@@ -73,6 +73,7 @@ ELSEWHERE = {
     "Approval.deny": "as Requests.send_request",
     "Tools.test_new": "runs a tool",
     "Tools.test_source": "runs a tool",
+    "StoreUpkeep.claim": "tests/contracts/access.py: of two that claim a use at once, one has it",
     "StoreUpkeep.compare": "each case here compares; with `repair` it makes anew what is derived",
     "StoreUpkeep.reindex": "tests/storage/test_upkeep.py: work of the whole store, which can be repeated",
     "StoreUpkeep.scrub": "changes nothing that can be read",

@@ -218,7 +218,7 @@ async def show_image(server: Server, url: str) -> None:
 
 
 async def report_run(server: Server, url: str) -> None:
-    callback = server.app.state.address_guard.callback(url)
+    callback = server.app.state.gate.callback(url)
     with contextlib.suppress(PerdureError):
         await server.library.app.ports.send_report(callback, {"run": "ended"})
 

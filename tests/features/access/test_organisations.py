@@ -12,10 +12,10 @@ import pytest
 from perdure import AsyncPerdure, Settings
 from perdure.core.ids import Uuids
 from perdure.core.incoming.principals import LOCAL, Principal, UseLimits
+from perdure.features.access.directory import Organisations
 from perdure.features.access.keys import KeyRing
 from perdure.features.access.organisations import OpenOrganisations, OrganisationGone
 from perdure.features.access.service import LAST_WRITES_S, Access, remove_organisation
-from perdure.features.access.tables import Directory
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.library.parts.providers import ProviderFields
 from perdure.server.config import ServerConfig
@@ -204,7 +204,7 @@ async def test_organisations_go_on_behind_one_that_was_removed() -> None:
     async with routed() as server:
         store = server.library._app.ports.store
         made = [(await server.post("/v1/organizations/", {"name": f"o{number}"}))["id"] for number in range(3)]
-        await store.write(lambda tx: tx.of(Directory).organisations.delete(made[1]))
+        await store.write(lambda tx: tx.of(Organisations).delete(made[1]))
 
         left = await server.get("/v1/organizations/", after=made[1])
         status, _ = await server.refused("GET", "/v1/organizations/", after="org-10000000-0000-4000-8000-000000000000")

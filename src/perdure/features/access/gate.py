@@ -112,9 +112,8 @@ class StoreGate(Gate):
                 raise NotAdmitted(401, "Unauthorized") from None
             yield library
 
-    def start(self) -> None:
-        """Begin to look for organisations with work."""
-        self.organisations.start()
+    async def start(self) -> None:
+        await self.organisations.start()
 
     async def drain(self, within_s: float) -> None:
         await self.organisations.drain(within_s)

@@ -19,8 +19,8 @@ from perdure.core.ids import KeyId, OrgId
 from perdure.core.incoming.principals import Principal
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
+from perdure.features.access.directory import Keys
 from perdure.features.access.service import KEY_KEPT_S, find_key
-from perdure.features.access.tables import Directory
 from perdure.features.access.values import ApiKey, digest_of, is_key
 from perdure.server.access.session import SESSION_S, DashboardSessions
 from perdure.storage.store import Store
@@ -54,7 +54,7 @@ class KeyRing:
     async def look(self) -> bool:
         """Whether there are any keys now. Raises: StoreError."""
         if self._looked_at + KEY_KEPT_S <= time.monotonic():
-            self.are_there = await self._store.read(lambda tx: tx.of(Directory).keys.are_there())
+            self.are_there = await self._store.read(lambda tx: tx.of(Keys).are_there())
             self._looked_at = time.monotonic()
         return self.are_there
 
@@ -66,7 +66,7 @@ class KeyRing:
     async def is_one_current(self) -> bool:
         """Whether any key counts now. Raises: StoreError."""
         at = self._clock.now()
-        return await self._store.read(lambda tx: tx.of(Directory).keys.exist(at=at))
+        return await self._store.read(lambda tx: tx.of(Keys).exist(at=at))
 
     def recall(self, text: bytes) -> Principal | None:
         """Who a key stands for as it was known last, for while the store does not answer."""
@@ -83,13 +83,15 @@ class KeyRing:
         """Who the key of this id stands for; None: it does not count."""
 
         def load(tx: Tx) -> ApiKey | None:
-            keys = tx.of(Directory).keys
+            keys = tx.of(Keys)
             try:
-                return keys.find_by_digest(keys.get(org_id, key_id).digest)
+                return keys.find_by_digest(keys.get(key_id).digest)
             except NotFound:
                 return None
 
-        return self._counted(await self._kept(f"{org_id} {key_id}", lambda: self._store.read(load)))
+        return self._counted(
+            await self._kept(f"{org_id} {key_id}", lambda: self._store.for_organisation(org_id).read(load))
+        )
 
     async def key_of(self, text: str) -> ApiKey | None:
         """The stored key of a text that counts; None: it is none. Raises: StoreError."""
@@ -132,7 +134,7 @@ class KeyRing:
             return
         at = self._clock.now()
         try:
-            await self._store.write(lambda tx: tx.of(Directory).keys.touch(used, at=at))
+            await self._store.write(lambda tx: tx.of(Keys).touch(used, at=at))
         except StoreError as error:
             log.warning("the times of use of %d keys were not written: %s", len(used), error)
 

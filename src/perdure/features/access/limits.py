@@ -18,7 +18,7 @@ from perdure.core.ids import OrgId
 from perdure.core.incoming.principals import Principal, Used, day_of
 from perdure.core.ports import Clock
 from perdure.engine.budget import until_midnight_s
-from perdure.features.access.tables import Directory
+from perdure.features.access.directory import Keys
 from perdure.server.access.gate import NotAdmitted
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -101,7 +101,7 @@ class Limiter:
                 for period in (_name(counts.minute), day_of(counts.minute)):
                     tx.used.add({key_id: Used(requests=new)}, period)
             if self._trimmed_on != day:
-                tx.of(Directory).trim_used(before=day_of(now - timedelta(days=DAYS_KEPT)))
+                tx.of(Keys).trim_used(before=day_of(now - timedelta(days=DAYS_KEPT)))
             periods = (_name(minute), _name(minute - timedelta(minutes=1)), day)
             return [tx.used.get(key_id, period) for period in periods]
 

@@ -22,7 +22,7 @@ from perdure.features.schedules.wire import (
 )
 from perdure.library.parts.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.addresses import Addresses
+from perdure.server.access.gate import ServerGate
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.http import Json, Library, Router, json_answer
 from perdure.server.wire.runs import Run, wire_run
@@ -38,10 +38,10 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(agent_id: AgentIdIn, library: Library, guard: Addresses, body: ScheduleIn) -> Json[CreatedSchedule]:
+async def create(agent_id: AgentIdIn, library: Library, gate: ServerGate, body: ScheduleIn) -> Json[CreatedSchedule]:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
-    new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
+    new = body.new_schedule(callback=gate.callback(body.callback_url), conversation_seq=seq)
     schedule = await library.agent_of(agent_id).schedules.add(body.new_messages(), new)
     return json_answer(CreatedSchedule.make(schedule))
 

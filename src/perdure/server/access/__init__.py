@@ -1,1 +1,1 @@
-"""Who a request of the server is for, signing in, and which addresses clients may name."""
+"""Who a request of the server is for, and signing in."""

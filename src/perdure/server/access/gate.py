@@ -1,5 +1,6 @@
 """The gate behind the guard: who a request is for. Whoever has the server's own key may do everything; who else may use
-a server that other machines reach, a feature knows."""
+a server that other machines reach, a feature knows. It also says which addresses clients of the API may name, for MCP
+servers, providers and callbacks: the library and the CLI belong to the admin and have no such check."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ import contextlib
 import hmac
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Annotated
 
+from fastapi import Depends, Request
 from starlette.types import Scope, Send
 
 from perdure.core.errors import StoreError
 from perdure.core.features import Point
 from perdure.core.ids import OrgId
 from perdure.core.incoming.principals import LOCAL, Principal
+from perdure.core.runs import Callback
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.session import DashboardSessions
 from perdure.server.config import ServerConfig, is_loopback
@@ -38,6 +42,7 @@ class Gate:
         self.library = library
         self.own_key = config.api_key.encode() if config.api_key else None
         self.is_guarded = self.own_key is not None or not is_loopback(config.host)
+        self._has_no_hosts = not config.allowed_hosts
         self.sessions = DashboardSessions(config.api_key, library.app.ports.clock, library.upkeep.claim)
 
     @property
@@ -52,6 +57,18 @@ class Gate:
     async def usable(self) -> bool:
         """Whether anybody can send a request that counts. Raises: StoreError."""
         return self.own_key is not None or not self.is_guarded
+
+    @property
+    def allows_private(self) -> bool:
+        """Whether clients may name addresses on this machine and in private networks. Without the setting they may when
+        only this machine reaches the server: it listens on loopback, and has no keys and no further allowed hosts."""
+        if setting := self.library.app.settings.mcp_private:
+            return setting == "on"
+        return self._has_no_hosts and not self.needed
+
+    def callback(self, url: str | None) -> Callback | None:
+        """A callback to this address, which may be as private as any that a client names; None: there is none."""
+        return None if url is None else Callback(url=url, private=self.allows_private)
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
         """Who a request is for. Raises: NotAdmitted: 401 without a key that counts; a browser without a session is sent
@@ -99,7 +116,7 @@ class Gate:
         """A `send` that also notes what has succeeded."""
         return send
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin what the gate does beside requests, in this loop."""
 
     async def drain(self, within_s: float) -> None:
@@ -117,6 +134,14 @@ GATE: Point[[AsyncPerdure, ServerConfig], Gate] = Point("gate")
 def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
     """The gate of a server over this store."""
     return next(iter(GATE(perdure, config)), None) or Gate(perdure, config)
+
+
+def _gate_of_server(request: Request) -> Gate:
+    gate: Gate = request.app.state.gate
+    return gate
+
+
+ServerGate = Annotated[Gate, Depends(_gate_of_server)]
 
 
 def keys_in(headers: Mapping[bytes, bytes]) -> list[bytes]:

@@ -26,7 +26,6 @@ from perdure.app.metrics import Metrics
 from perdure.core.features import find_features
 from perdure.library.perdure import AsyncPerdure
 from perdure.server import routes
-from perdure.server.access.addresses import AddressGuard
 from perdure.server.access.gate import gate_of
 from perdure.server.config import ServerConfig
 from perdure.server.prompt import READY_S, PromptRead
@@ -86,8 +85,8 @@ def create_app(
     `app.state.workers` is how many processes serve its address.
     `app.state.check_ready` raises if the store does not answer soon.
     `app.state.metrics` counts requests, and what the engine does.
-    `app.state.gate` knows keys, and who is signed in to the dashboard, whose routes are `pages`, and which shows
-    `refused_page` for what the guard refuses; who serves closes it.
+    `app.state.gate` knows keys, which addresses clients may name, and who is signed in to the dashboard, whose routes
+    are `pages`, and which shows `refused_page` for what the guard refuses; who serves closes it.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
@@ -95,7 +94,6 @@ def create_app(
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
     app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
-    app.state.address_guard = AddressGuard(perdure, config, gate)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)

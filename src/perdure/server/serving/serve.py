@@ -74,7 +74,7 @@ async def serve(
             " `perdure key create`, set PERDURE_API_KEY to a long random text, or bind 127.0.0.1"
         )
     listener = listener or bind(config)
-    gate.start()
+    await gate.start()
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
     server = _Server(

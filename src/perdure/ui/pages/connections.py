@@ -112,7 +112,7 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
         api_key=form.get("key") or None,
         base_url=form.get("base_url") or None,
     )
-    private = rules_machine(request) or request.app.state.address_guard.allows_private
+    private = rules_machine(request) or request.app.state.gate.allows_private
     provider = await library.providers.create(fields, private=private)
     return Notice(f"{provider.name} was registered.")
 
