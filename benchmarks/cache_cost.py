@@ -24,6 +24,7 @@ from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
 from perdure.domain.blocks.units import NewBlock
 from perdure.providers.openai_chat.model import OpenAIChat
+from perdure.providers.provider import Endpoint, ModelSource
 from perdure.testing import HttpModel, InlineStore, calls, says
 
 __all__ = ["CacheCost", "cache_cost"]
@@ -153,7 +154,7 @@ async def cache_cost(count: Count, *, turns: int = TURNS) -> CacheCost:
     reasons: list[str] = []
     compactions = 0
     async with HttpModel(otherwise=provider.answer) as server:
-        model = OpenAIChat(model="test", base_url=server.url)
+        model = OpenAIChat(ModelSource(endpoint=Endpoint(provider="openai", base_url=server.url), name="test"))
         tools = [look_up_tool(number) for number in range(TOOLS_TOKENS // 330)]
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=tools) as perdure:
             agent = await perdure.create_agent(

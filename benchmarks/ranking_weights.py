@@ -33,7 +33,7 @@ from perdure.core.text.words import parse_query
 from perdure.search.ranking.fuse import add_late, late_scores, pack_signs, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Column, Pool, QueryHints, Scope
+from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
 from perdure.search.ranking.query import without_names
 from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
 
@@ -207,7 +207,7 @@ class _Rows:
             "answers": np.r_[False, asks[:-1] & (sessions[1:] == sessions[:-1])],
             "timed": np.array([names_a_time(text) for text in self.texts]),
         }
-        self.scope = Scope(
+        self.scope = PoolScope(
             rows=len(turns),
             sessions=len(per_session),
             session_rows=per_session,

@@ -18,7 +18,7 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.specs import Tool, ToolCode, ToolSpec
-from perdure.core.vectors import Claim, Owner, Scope
+from perdure.core.vectors import Claim, Owner, VectorScope
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values.facts import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.features.files.file_tables import AgentFiles, Files
@@ -75,7 +75,7 @@ class Property:
     opening: ConversationState
     owner: Owner
     bare_owner: Owner
-    scope: Scope
+    scope: VectorScope
     claim: Claim
     correction: Correction
     erasure: Erasure

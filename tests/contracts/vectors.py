@@ -12,7 +12,7 @@ from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import ConversationId, OrgId
 from perdure.core.messages import Text, ToolCall, ToolResult
 from perdure.core.passages import Archive
-from perdure.core.vectors import Claim, Scope, VectorBlock
+from perdure.core.vectors import Claim, VectorBlock, VectorScope
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, UNTIL, Contract, raises
 
@@ -24,7 +24,7 @@ def blob(*numbers: float) -> bytes:
     return struct.pack(f"<{len(numbers)}e", *numbers)
 
 
-def scope_of(tx: Tx, number: int) -> Scope:
+def scope_of(tx: Tx, number: int) -> VectorScope:
     scope = tx.vectors.scope(number)
     assert scope is not None
     return scope

@@ -19,8 +19,8 @@ from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
-from perdure.providers.openai_chat.model import OpenAIChat, Silence
-from perdure.providers.openai_endpoint import Connections
+from perdure.providers.openai_chat.model import Silence
+from perdure.providers.openai_endpoint import HttpClients
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import (
     CutOff,
@@ -35,6 +35,7 @@ from perdure.testing import (
     thinks,
 )
 from perdure.testing.http_model import HttpLine
+from tests.support.openai_chats import openai_chat
 from tests.support.passing_time import when_it_hangs
 
 pytestmark = pytest.mark.faults
@@ -192,10 +193,10 @@ async def agent_with_provider(
 
     async with (
         HttpModel(*lines, otherwise=line) as server,
-        aclosing(Connections()) as connections,
+        aclosing(HttpClients()) as connections,
         when_it_hangs(server, seconds=TIMEOUT_S),
     ):
-        chat = OpenAIChat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
+        chat = openai_chat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             agent = await perdure.create_agent("a", model=MODEL, tools=["look"])
@@ -351,11 +352,11 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
             await server.__aexit__(None, None, None)
         return f"seen {at}"
 
-    async with server, aclosing(Connections()) as connections:
+    async with server, aclosing(HttpClients()) as connections:
         port = int(server.url.rpartition(":")[2])
         if not before:
             await server.__aexit__(None, None, None)
-        chat = OpenAIChat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
+        chat = openai_chat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             it = AgentWithProvider(await perdure.create_agent("a", model=MODEL, tools=["look"]), server, looked, {})
@@ -372,7 +373,7 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
 
 async def test_the_adapter_raises_nothing_untyped() -> None:
     """An option that JSON can't hold included."""
-    chat = OpenAIChat(model="test", base_url="http://127.0.0.1:9")
+    chat = openai_chat(model="test", base_url="http://127.0.0.1:9")
     request = ModelRequest(model=MODEL, system="", messages=())
     odd = replace(request, options=replace(request.options, extra={"seed": float("inf")}))
 

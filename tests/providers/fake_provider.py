@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.providers.provider import PROVIDERS, Provider
+from perdure.providers.provider import PROVIDERS, ProviderKind
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ async def fake_provider(answers: Mapping[str, Any], *, delay_s: float = 0) -> As
 
 def set_port(monkeypatch: pytest.MonkeyPatch, name: str, port: int) -> None:
     """Let a server on this machine be looked for at another port."""
-    monkeypatch.setitem(cast(dict[str, Provider], PROVIDERS), name, replace(PROVIDERS[name], port=port))
+    monkeypatch.setitem(cast(dict[str, ProviderKind], PROVIDERS), name, replace(PROVIDERS[name], port=port))
 
 
 def tool_call(name: str = "note", arguments: str = '{"text": "hi"}') -> dict[str, Any]:

@@ -18,12 +18,12 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.providers.discovery import list_models
 from perdure.providers.embeddings.endpoint import OpenAIEmbedder
 from perdure.providers.masking import ANSWER_BYTES
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.openai_chat.stream import AnswerReader, SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls
-from perdure.providers.openai_endpoint import Connections
+from perdure.providers.openai_endpoint import HttpClients
 from perdure.providers.provider import Endpoint
 from tests.providers.fake_provider import fake_provider
+from tests.support.openai_chats import openai_chat
 
 FULL = b'{"choices":[' + b'{"":[]},' * 1_100_000 + b"0]}"
 
@@ -58,7 +58,7 @@ class Sent:
     async def ask(self) -> ModelReply:
         """Raises: ModelError."""
         async with httpx.AsyncClient(transport=httpx.MockTransport(self._answer)) as client:
-            model = OpenAIChat(model="m", base_url="http://localhost:1/v1", connections=Connections(client))
+            model = openai_chat(model="m", base_url="http://localhost:1/v1", connections=HttpClients(client))
             request = ModelRequest(model="m", system="", messages=())
             return [last async for last in model.respond(request)][-1]  # type: ignore[return-value]
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.units.documents import render_json
-from perdure.features.facts.values.extraction import Batch, Turn
+from perdure.features.facts.values.extraction import ReadBatch, SpokenTurn
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DOCUMENTS: list[tuple[Any, list[str]]] = [
@@ -55,7 +55,7 @@ DOCUMENTS: list[tuple[Any, list[str]]] = [
 async def test_keys_of_people_give_facts(document: Any, texts: list[str]) -> None:
     text = render_json(json.dumps(document))
     extraction = await PatternExtractor().extract(
-        Batch(turns=[Turn(number=1, speaker="User", text=text, occurred_at=NOW, kind="json")])
+        ReadBatch(turns=[SpokenTurn(number=1, speaker="User", text=text, occurred_at=NOW, kind="json")])
     )
 
     assert [fact.text for fact in extraction.facts] == texts

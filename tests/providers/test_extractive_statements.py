@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.ids import EntityId, GraphId
 from perdure.features.facts.extraction.patterns import PatternExtractor
-from perdure.features.facts.values.extraction import Batch, Turn
+from perdure.features.facts.values.extraction import ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import Entity
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -93,8 +93,10 @@ def person(seq: int, name: str) -> Entity:
 
 async def extract(*texts: str, entities: tuple[Entity, ...] = ()) -> list[str]:
     """The facts of turns of one user, with their times: `@` from, `-` until."""
-    turns = [Turn(number=number, speaker="User", text=text, occurred_at=NOW) for number, text in enumerate(texts, 1)]
-    found = await PatternExtractor().extract(Batch(turns=turns, entities=entities))
+    turns = [
+        SpokenTurn(number=number, speaker="User", text=text, occurred_at=NOW) for number, text in enumerate(texts, 1)
+    ]
+    found = await PatternExtractor().extract(ReadBatch(turns=turns, entities=entities))
     times = ((fact, (("@", fact.valid_at), ("-", fact.invalid_at))) for fact in found.facts)
     return [fact.text + "".join(f" {sign}{day(time)}" for sign, time in pair if time) for fact, pair in times]
 
@@ -115,10 +117,10 @@ async def test_what_says_nothing(text: str) -> None:
 
 
 async def test_the_user_gets_the_name_they_say() -> None:
-    turn = Turn(number=1, speaker="User", text="Hello, I'm Ada. I like tea.", occurred_at=NOW)
+    turn = SpokenTurn(number=1, speaker="User", text="Hello, I'm Ada. I like tea.", occurred_at=NOW)
     user = person(4, "User")
 
-    found = await PatternExtractor().extract(Batch(turns=[turn], entities=[user]))
+    found = await PatternExtractor().extract(ReadBatch(turns=[turn], entities=[user]))
 
     user_now = found.entities[0]
     assert (user_now.name, user_now.aliases, user_now.known) == ("Ada", ("User",), 1)

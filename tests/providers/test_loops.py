@@ -12,8 +12,8 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest, ModelTrait
 from perdure.core.runs import StopReason
 from perdure.features.facts.extraction.model_extractor import parse_extraction
 from perdure.providers.loops import LoopWatch, loop_start
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import Hanging, HttpModel, calls, says, thinks
+from tests.support.openai_chats import openai_chat
 
 LINE = "I like apples, and you like pears. "
 FACT = {"subject": "Ada", "relation": "LIKES", "object": "tea", "text": "Ada likes tea.", "turns": [1]}
@@ -100,7 +100,7 @@ def test_what_a_person_reads_ends_too(before: str, most: int) -> None:
 async def answer_of(line: ModelReply, *, local: bool, purpose: str = "reply") -> tuple[str, str, StopReason]:
     """(What the pieces say, what the reply says, why it ended) of an answer that never ends by itself."""
     async with HttpModel(Hanging(line, after=2_000)) as server:
-        model, pieces = OpenAIChat(model="m", base_url=server.url, traits=lambda: ModelTraits(local=local)), ""
+        model, pieces = openai_chat(model="m", base_url=server.url, traits=lambda: ModelTraits(local=local)), ""
         request = ModelRequest(model="m", system="", messages=(unlogged_message("user", "Hi"),), purpose=purpose)  # type: ignore[arg-type]
         async for piece in model.respond(request):
             if isinstance(piece, ModelReply):

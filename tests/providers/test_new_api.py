@@ -32,6 +32,9 @@ class AcmeModel:
     async def respond(self, request):
         yield ModelReply(parts=(Text(f"{self.source.name} says hello"),), usage=Usage(), stop_reason="end_turn")
 
+    async def payload(self, request):
+        return {"prompt": "text"}
+
 
 class AcmeApi:
     def complete_path(self, provider, path, query):
@@ -42,9 +45,6 @@ class AcmeApi:
 
     def build(self, source):
         return AcmeModel(source)
-
-    async def payload(self, model, request):
-        return {"prompt": "text"} if isinstance(model, AcmeModel) else None
 
 
 API = AcmeApi()

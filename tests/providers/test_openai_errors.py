@@ -40,8 +40,9 @@ from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
 from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
 from perdure.providers.openai_chat.model import OpenAIChat, Silence
-from perdure.providers.openai_endpoint import Connections
+from perdure.providers.openai_endpoint import HttpClients
 from perdure.testing import ChunkList, CutOff, Hanging, HttpModel, RawBody, Status, Unanswered, calls, says, thinks
+from tests.support.openai_chats import openai_chat
 from tests.support.passing_time import when_it_hangs
 from tests.support.strategies import any_text, effort
 
@@ -165,7 +166,7 @@ async def test_the_wait_that_a_server_asks_for_is_in_the_error() -> None:
     async with HttpModel(
         Status(429, headers={"Retry-After": "7"}), Status(503, headers={"Retry-After": "2"})
     ) as server:
-        model = OpenAIChat(model="test", base_url=server.url)
+        model = openai_chat(model="test", base_url=server.url)
         assert (await failure(model)).retry_after_s == 7
         assert (await failure(model)).retry_after_s == 2
 
@@ -181,7 +182,7 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
     """The message has the address."""
     url = f"http://127.0.0.1:{closed_port()}"
 
-    error = await failure(OpenAIChat(model="test", base_url=url))
+    error = await failure(openai_chat(model="test", base_url=url))
 
     assert isinstance(error, ModelUnreachable)
     assert url in str(error)
@@ -204,7 +205,7 @@ async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: typ
     """Before the answer, in it, or when it is something else."""
     async with HttpModel(line) as server, when_it_hangs(server, seconds=20):
         error = await failure(
-            OpenAIChat(model="test", base_url=server.url, stream=stream, silence=Silence(first_s=20, next_s=20))
+            openai_chat(model="test", base_url=server.url, stream=stream, silence=Silence(first_s=20, next_s=20))
         )
 
     assert type(error) is expected
@@ -215,7 +216,7 @@ async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: typ
 async def test_an_answer_that_is_whole_counts_though_the_connection_breaks() -> None:
     """Only its token counts are lost."""
     async with HttpModel(CutOff(says("hi"), after=3)) as server:
-        reply = await ask(OpenAIChat(model="test", base_url=server.url))
+        reply = await ask(openai_chat(model="test", base_url=server.url))
 
     assert [part.text for part in reply.parts if hasattr(part, "text")] == ["hi"]
     assert reply.usage == Usage()
@@ -240,7 +241,7 @@ async def test_comments_are_no_answer() -> None:
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        error = await failure(OpenAIChat(model="test", base_url=url, silence=Silence(first_s=0.1, next_s=0.1)))
+        error = await failure(openai_chat(model="test", base_url=url, silence=Silence(first_s=0.1, next_s=0.1)))
         await asyncio.sleep(0.05)  # for `drip` to see that nobody reads any more
 
     assert isinstance(error, ModelTimeout)
@@ -251,9 +252,7 @@ async def test_replies_and_errors_tell_what_went_over_the_wire() -> None:
     usage = Usage(input_tokens=3, output_tokens=2)
     echo = Status(401, openai("invalid_api_key", f"wrong key {KEY}"))
     async with HttpModel(thinks("hm", says("hello you", usage=usage)), echo) as server:
-        model = OpenAIChat(
-            model="test", base_url=server.url, api_key=f" {KEY}\n", headers={"X-Api-Key": KEY, "X-Title": "us"}
-        )
+        model = openai_chat(model="test", base_url=server.url, api_key=f" {KEY}\n")
         reply = await ask(model)
         error = await failure(model)
 
@@ -261,8 +260,6 @@ async def test_replies_and_errors_tell_what_went_over_the_wire() -> None:
     assert reply.exchange is not None
     shown = reply.exchange.request
     assert shown["headers"]["authorization"] == "Bearer ***"
-    assert shown["headers"]["x-api-key"] == "***"
-    assert shown["headers"]["x-title"] == "us"
     assert shown["body"] == {
         "model": "test",
         "stream": True,
@@ -283,7 +280,7 @@ async def test_replies_and_errors_tell_what_went_over_the_wire() -> None:
 def test_a_key_that_can_not_be_sent_is_refused_without_showing_it(secret: str) -> None:
     """At once: the error of the HTTP library would show it."""
     with pytest.raises(InvalidInput) as caught:
-        OpenAIChat(model="test", base_url="http://localhost", api_key=secret)
+        openai_chat(model="test", base_url="http://localhost", api_key=secret)
 
     assert secret not in str(caught.value)
 
@@ -292,7 +289,7 @@ async def test_an_answer_that_is_no_use_has_the_tokens_that_it_took() -> None:
     """The server bills them all the same."""
     usage = Usage(input_tokens=30, output_tokens=2)
     async with HttpModel(says("", usage=usage)) as server:
-        error = await failure(OpenAIChat(model="test", base_url=server.url))
+        error = await failure(openai_chat(model="test", base_url=server.url))
 
     assert type(error) is ModelReplyEmpty
     assert error.usage == usage
@@ -300,9 +297,9 @@ async def test_an_answer_that_is_no_use_has_the_tokens_that_it_took() -> None:
 
 async def test_models_of_one_endpoint_share_their_connections() -> None:
     """One connection serves one request after the other; who shares it closes it."""
-    async with HttpModel() as server, aclosing(Connections()) as connections:
+    async with HttpModel() as server, aclosing(HttpClients()) as connections:
         for name in ("one", "two"):
-            model = OpenAIChat(model=name, base_url=server.url, connections=connections)
+            model = openai_chat(model=name, base_url=server.url, connections=connections)
             for _ in range(2):
                 await ask(model)
 
@@ -317,12 +314,12 @@ async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monk
     async with HttpModel() as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
-        await ask(OpenAIChat(model="here", base_url=server.url))
+        await ask(openai_chat(model="here", base_url=server.url))
         monkeypatch.setenv("HTTP_PROXY", server.url)
         monkeypatch.setenv("http_proxy", server.url)
-        await ask(OpenAIChat(model="far", base_url="http://model.invalid"))
+        await ask(openai_chat(model="far", base_url="http://model.invalid"))
         monkeypatch.setenv("NO_PROXY", "model.invalid")
-        assert isinstance(await failure(OpenAIChat(model="far", base_url="http://model.invalid")), ModelUnreachable)
+        assert isinstance(await failure(openai_chat(model="far", base_url="http://model.invalid")), ModelUnreachable)
 
     assert [model_request["model"] for model_request in server.requests] == ["here", "far"]
     assert server.headers[1]["host"] == "model.invalid"
@@ -353,7 +350,7 @@ def test_any_error_body_is_a_typed_error(status: int, body: Any) -> None:
 async def test_a_client_that_was_given_stays_open() -> None:
     """It is its maker's."""
     async with HttpModel() as server, httpx.AsyncClient() as client:
-        await ask(OpenAIChat(model="test", base_url=server.url, connections=Connections(client)))
+        await ask(openai_chat(model="test", base_url=server.url, connections=HttpClients(client)))
 
         assert not client.is_closed
 
@@ -366,7 +363,7 @@ def test_a_model_outlives_an_event_loop() -> None:
             model.url = f"{server.url}/v1/chat/completions"
             await ask(model)
 
-    model = OpenAIChat(model="test", base_url="http://127.0.0.1:1")
+    model = openai_chat(model="test", base_url="http://127.0.0.1:1")
     asyncio.run(once())
     asyncio.run(once())
 
@@ -374,7 +371,7 @@ def test_a_model_outlives_an_event_loop() -> None:
 async def test_a_reader_that_goes_away_closes_the_connection() -> None:
     """Nothing is left open."""
     async with HttpModel(Hanging(says("one two three"), after=3), calls("look")) as server:
-        model = OpenAIChat(model="test", base_url=server.url)
+        model = openai_chat(model="test", base_url=server.url)
         pieces = model.respond(REQUEST)
         async for _ in pieces:
             break
@@ -388,7 +385,7 @@ async def test_an_error_after_some_text_is_still_typed() -> None:
     """The reader has the text; the run gets the reason."""
     text = {"choices": [{"index": 0, "delta": {"content": "one"}}]}
     async with HttpModel(ChunkList([text, {"error": {"message": "Overloaded", "type": "overloaded_error"}}])) as server:
-        error = await failure(OpenAIChat(model="test", base_url=server.url))
+        error = await failure(openai_chat(model="test", base_url=server.url))
 
     assert isinstance(error, ModelOverloaded)
     assert isinstance(error.exchange, Exchange)
@@ -437,7 +434,7 @@ def test_a_date_in_the_past_is_no_wait() -> None:
 async def test_a_key_that_the_answer_repeats_is_not_told(line: Any) -> None:
     """Neither in the message nor in the exchange; not half of it either, where a long body is cut."""
     async with HttpModel(line) as server:
-        model = OpenAIChat(model="test", base_url=server.url, api_key=KEY)
+        model = openai_chat(model="test", base_url=server.url, api_key=KEY)
         try:
             expected_text = (await ask(model)).exchange
         except ModelError as error:
@@ -448,11 +445,11 @@ async def test_a_key_that_the_answer_repeats_is_not_told(line: Any) -> None:
 
 
 async def test_other_secrets_of_a_request_are_not_told_either() -> None:
-    """A key in a header of its own, in the address, a password."""
-    secrets = ("header-secret", "query-secret", "pass-word")
+    """A key in the address, a password."""
+    secrets = ("query-secret", "pass-word")
     async with HttpModel(Status(400, {"error": {"message": " ".join(secrets)}})) as server:
         url = f"{server.url.replace('://', '://me:pass-word@')}/v1?api-key=query-secret"
-        error = await failure(OpenAIChat(model="test", base_url=url, headers={"X-Api-Key": "header-secret"}))
+        error = await failure(openai_chat(model="test", base_url=url))
 
     expected_text = f"{error} {error.exchange!r}"
     assert not [secret for secret in secrets if secret in expected_text]
@@ -481,7 +478,7 @@ NO_SYSTEM = Status(
 async def test_the_tail_stands_beside_what_the_user_wrote() -> None:
     """At any address that is named `openai`: the last message of a user holds the user's words only."""
     async with HttpModel(says("one")) as server:
-        await ask(OpenAIChat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,)))
+        await ask(openai_chat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,)))
 
         assert [(one["role"], one["content"]) for one in server.requests[0]["messages"]] == [
             *(("system", "You are."), ("user", "hi"), ("system", "now"))
@@ -494,7 +491,7 @@ NO_PARTS = Status(422, {"error": {"message": "messages.1.content: Input should b
 async def test_a_server_that_refuses_parts_is_sent_one_text() -> None:
     """It is asked again at once, and from then on as it likes it; a refusal that nothing mends is not tried again."""
     async with HttpModel(NO_SYSTEM, NO_PARTS, says("one"), says("two"), NO_PARTS) as server:
-        model, request = OpenAIChat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,))
+        model, request = openai_chat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,))
         replies = [await ask(model, request), await ask(model, request)]
         error = await failure(model)
         contents = [body["messages"][-1]["content"] for body in server.requests]
@@ -520,7 +517,7 @@ async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt(words: str) -
     asked = replace(REQUEST, options=replace(REQUEST.options, response_format=shape))
     refusal = Status(400, {"error": {"message": words}})
     async with HttpModel(refusal, refusal, says("{}"), says("{}"), says("hi")) as server:
-        model = OpenAIChat(model="test", base_url=server.url)
+        model = openai_chat(model="test", base_url=server.url)
         for request in (asked, asked, REQUEST):
             await ask(model, request)
 
@@ -533,7 +530,7 @@ async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt(words: str) -
 async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> None:
     """It is asked again at once, and from then on as it likes it; another refusal is not tried again."""
     async with HttpModel(NO_SYSTEM, says("one"), says("two"), NO_SYSTEM) as server:
-        model, request = OpenAIChat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,))
+        model, request = openai_chat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,))
         first, second = await ask(model, request), await ask(model, request)
         error = await failure(model)
 
@@ -638,8 +635,8 @@ async def test_only_a_refusal_of_roles_changes_the_roles_for_good(status: int, t
     """What passes says nothing of the request, whatever its words."""
     request = replace(REQUEST, messages=(unlogged_message("user", "hello"),))
     async with HttpModel(Status(status, {"error": {"message": text}}), otherwise=says("hi")) as server:
-        connections = Connections()
-        chat = OpenAIChat(model="gpt-4o", base_url=server.url, connections=connections)
+        connections = HttpClients()
+        chat = openai_chat(model="gpt-4o", base_url=server.url, connections=connections)
         for _ in range(3):
             try:
                 [piece async for piece in chat.respond(request)]

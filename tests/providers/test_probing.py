@@ -9,12 +9,12 @@ import pytest
 from perdure.core.models import EXTRACTIVE, ModelTraits
 from perdure.providers.choosing import Choice, Trial, try_tools
 from perdure.providers.discovery import find_providers
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.traits import served_in
 from perdure.testing import CALL_FORMS, Hanging, HttpModel, LocalServer, RawBody, Status, calls, says, writes_call
 from tests.providers.fake_provider import set_port
+from tests.support.openai_chats import openai_chat
 
 HI = {"text": "hi"}
 SECRET = "sk-very-secret-0123456789"
@@ -22,7 +22,7 @@ SECRET = "sk-very-secret-0123456789"
 
 async def tried(line: Any, **facts: Any) -> Trial:
     async with HttpModel(line, otherwise=line) as server:
-        model = OpenAIChat(model="m", base_url=server.url, api_key=SECRET)
+        model = openai_chat(model="m", base_url=server.url, api_key=SECRET)
         try:
             return await try_tools(model, "vllm/m", **facts)
         finally:
@@ -178,7 +178,7 @@ def test_what_a_model_was_trained_for_is_no_window_of_it() -> None:
     row = {"id": "m", "state": "loaded", "max_context_length": 131_072}
 
     assert served_in({"data": [row]}) == {}
-    assert served_in({"data": [{**row, "loaded_context_length": 4_096}]})["m"].window_tokens == 4_096
+    assert served_in({"data": [{**row, "loaded_context_length": 4_096}]})["m"]["window_tokens"] == 4_096
 
 
 class OwnModel:

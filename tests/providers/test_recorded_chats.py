@@ -10,10 +10,10 @@ import pytest
 from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.providers.openai_chat.model import OpenAIChat
 from tests.providers.recorded import Recorded
 from tests.providers.test_recordings import log
 from tests.support.http_payloads import PayloadServer
+from tests.support.openai_chats import openai_chat
 
 
 async def replay(
@@ -37,7 +37,7 @@ async def replay(
         options=ModelOptions(tool_choice=model_request.get("tool_choice", "auto")),
     )
     async with PayloadServer(recorded.answer(answer or number)) as server:
-        chat = OpenAIChat(
+        chat = openai_chat(
             model=model_request["model"],
             base_url=server.url,
             provider=provider,

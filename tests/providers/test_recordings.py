@@ -14,9 +14,9 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import StopReason, Usage
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing.clock import START
 from tests.support.http_payloads import Payload, PayloadServer, Received
+from tests.support.openai_chats import openai_chat
 
 PAYLOADS = Path(__file__).parent / "payloads"
 CITY = '{"city":"Reykjavík"}'
@@ -58,7 +58,7 @@ async def answer(
         options=ModelOptions(**options),
     )
     async with PayloadServer(payload) as server:
-        chat = OpenAIChat(model="test", base_url=server.url, provider=provider, api_key="k-1", stream=stream)
+        chat = openai_chat(model="test", base_url=server.url, provider=provider, api_key="k-1", stream=stream)
         try:
             *deltas, reply = [piece async for piece in chat.respond(model_request)]
         finally:

@@ -14,13 +14,25 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelOverloaded
 from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
-from perdure.core.models import NO_TRAITS, Calling, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.core.models import Calling, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.text_calls.model import TextCalls
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 from perdure.testing import ScriptedModel, calls, says
-from tests.providers.text_call_examples import ARGUMENTS, CALL, RUN, TOLD, TOOLS, TRAPS, Heard, J, request_of, tool_row
+from tests.providers.text_call_examples import (
+    ARGUMENTS,
+    CALL,
+    RUN,
+    SOURCE,
+    TOLD,
+    TOOLS,
+    TRAPS,
+    Heard,
+    J,
+    request_of,
+    tool_row,
+)
 
 NEEDS_A_TOOL = frozenset(
     (
@@ -479,7 +491,7 @@ async def test_a_reader_that_leaves_closes_the_model_s_stream_at_once() -> None:
             finally:
                 closed.append(True)
 
-    pieces = TextCalls(Endless(), traits=lambda: NO_TRAITS, learn=lambda **traits: None).respond(request_of())
+    pieces = TextCalls(Endless(), SOURCE).respond(request_of())
     await anext(pieces)
     await pieces.aclose()  # type: ignore[attr-defined]  # an async generator in fact
 

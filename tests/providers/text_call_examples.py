@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.core.messages import Message, Text, ToolCall, ToolResult, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest, ModelTraits
+from perdure.providers.provider import Endpoint, ModelSource
 from perdure.providers.text_calls.model import TextCalls
 from perdure.testing import ScriptedModel, says
 
@@ -202,6 +203,9 @@ class Pieces(ScriptedModel):
                 yield piece
 
 
+SOURCE = ModelSource(endpoint=Endpoint(provider="vllm", base_url="http://127.0.0.1:8000/v1"), name="small")
+
+
 class Heard:
     """What comes of one request to a model that is read by `TextCalls`."""
 
@@ -217,7 +221,7 @@ class Heard:
         self.traits = replace(self.traits, **traits)
 
     async def of(self, request: ModelRequest) -> Heard:
-        model = TextCalls(self.model, traits=lambda: self.traits, learn=self.learn)
+        model = TextCalls(self.model, replace(SOURCE, traits=lambda: self.traits, learn=self.learn))
         async for piece in model.respond(request):
             if isinstance(piece, ModelReply):
                 self.reply = piece

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import MessageFilter, TurnPart
-from perdure.search.ranking.history import SESSION_GAP_S, History
+from perdure.search.ranking.history import SESSION_GAP_S, LogColumns
 from perdure.search.ranking.pool import ANSWERS, SESSION_SPAN, TOOL, USER
 from perdure.storage.tables.turns import pack_turns
 
@@ -36,7 +36,7 @@ def users(
 
 def test_rows_that_a_reset_takes_away_are_let_through_by_no_filter() -> None:
     """Also while the store still holds what was derived of them: those of the conversation, up to the reset."""
-    history = History().extend([users(0, 1, 0, 1, 0, 1)], upto=6)
+    history = LogColumns().extend([users(0, 1, 0, 1, 0, 1)], upto=6)
     whole = history.mask(MessageFilter(), out_of_view={0: 2})
     filtered = history.mask(MessageFilter(before_seq=5), out_of_view={0: 2, 1: 9})
 
@@ -49,7 +49,7 @@ def test_rows_that_a_reset_takes_away_are_let_through_by_no_filter() -> None:
 
 def test_the_rows_near_another_stand_in_its_session() -> None:
     """Two before and two after, also of conversations that took turns, and of rows that were read later."""
-    history = History().extend([users(0, 1, 0)], upto=3)
+    history = LogColumns().extend([users(0, 1, 0)], upto=3)
     history = history.extend([users(1, 0, first=3), users(1, 0, 1, first=5)], upto=8)
     history = history.extend([users(0, 0, first=8, at=9e9)], upto=10)
 
@@ -62,7 +62,7 @@ def test_the_rows_near_another_stand_in_its_session() -> None:
 
 def test_a_tools_result_stands_in_no_session() -> None:
     """It has a session of its own, so nobody is its neighbour, no time and nobody who spoke."""
-    history = History().extend([users(0, 0, 0, name="Ada", asks=True)], upto=3)
+    history = LogColumns().extend([users(0, 0, 0, name="Ada", asks=True)], upto=3)
 
     spot, occurred_at, traits = history.columns(np.array([-1, 1, -1, 2]))
 
@@ -72,13 +72,13 @@ def test_a_tools_result_stands_in_no_session() -> None:
     assert occurred_at.tolist() == [-np.inf, 1, -np.inf, 2]
     assert traits.T.tolist() == [[0, 0, -1, TOOL], [1, 1, 0, USER], [0, 0, -1, TOOL], [1, 1, 0, USER]]
     assert history.columns(np.array([2, 1]))[0].tolist() == history.spot[[2, 1]].tolist()
-    assert History().columns(np.array([-1]))[2].T.tolist() == [[0, 0, -1, TOOL]]
+    assert LogColumns().columns(np.array([-1]))[2].T.tolist() == [[0, 0, -1, TOOL]]
 
 
 def test_rows_are_found_by_their_numbers() -> None:
     """Whether or not numbers between them are missing; -1 for those that are not there."""
     for numbers in ([5, 6, 7], [5, 7, 9]):
-        history = History().extend([users(0, first=seq) for seq in numbers], upto=10)
+        history = LogColumns().extend([users(0, first=seq) for seq in numbers], upto=10)
 
         assert history.indexes(np.array([numbers[2], numbers[0]])).tolist() == [2, 0]
         assert history.indexes(np.array([4, numbers[1], 10])).tolist() == [-1, 1, -1]
@@ -100,8 +100,8 @@ def test_a_history_is_the_same_in_whatever_pieces_it_is_read(
     for seq, (line, pause, asks) in enumerate(steps):
         at += pause
         rows.append((seq, line, "user", ["Ada", "Bob", None][seq % 3], at, asks))
-    whole = History().extend([packed(rows)], upto=len(rows))
-    pieces = History()
+    whole = LogColumns().extend([packed(rows)], upto=len(rows))
+    pieces = LogColumns()
     for cut in [*cuts, len(rows)]:
         part = rows[pieces.rows : pieces.rows + cut]
         pieces = pieces.extend([packed(part[:1]), packed(part[1:])], upto=pieces.rows + len(part))

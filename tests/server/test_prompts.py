@@ -13,7 +13,6 @@ import pytest
 from starlette.requests import Request
 
 from perdure.core.runs import Usage
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.server.wire.http import json_bytes
 from perdure.testing import ScriptedModel, calls, fails, says
@@ -21,6 +20,7 @@ from perdure.testing.http_model import HttpModel
 from tests.providers.pydantic_ai.support import MODELS, sse
 from tests.server.routed import GPT, MODEL, Routed, routed
 from tests.support.http_payloads import PayloadServer
+from tests.support.openai_chats import openai_chat
 from tests.support.servers import in_process
 
 UNKNOWN = "agent-123e4567-e89b-42d3-a456-426614174000"
@@ -71,7 +71,7 @@ async def test_bad_prompts_are_refused() -> None:
 async def test_a_payload_is_what_a_run_would_send(tmp_path: Path) -> None:
     """The same body as the next message's, without asking the model or storing anything."""
     async with HttpModel(otherwise=says("hi")) as http:
-        model = OpenAIChat(model="test", base_url=http.url)
+        model = openai_chat(model="test", base_url=http.url)
         async with aclosing(model), in_process(tmp_path, model=model) as (client, perdure):
             agent = await perdure.create_agent()
             path = f"/v1/agents/{agent.id}/messages"

@@ -16,12 +16,12 @@ from perdure import AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions
 from perdure.engine.records.run_request import NewMessage, RunRequest
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from perdure.testing.http_model import ChunkList, HttpModel
 from tests.server.routed import GPT, MODEL, Routed, routed
 from tests.support.library import SlowSpeaker
+from tests.support.openai_chats import openai_chat
 from tests.support.servers import in_process
 
 OTHER = "You are a parrot."
@@ -127,7 +127,7 @@ async def teller(tmp_path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, HttpM
     """A client, the server of a model that tells its tokens, and the path of an agent's messages."""
     async with HttpModel() as http:
         http.then(answer_in_tokens)
-        model = OpenAIChat(model="test", base_url=http.url)
+        model = openai_chat(model="test", base_url=http.url)
         async with aclosing(model), in_process(tmp_path, model=model) as (client, perdure):
             agent = await perdure.create_agent()
             yield client, http, f"/v1/agents/{agent.id}/messages"

@@ -12,10 +12,10 @@ from letta_client.types.runs import UsageRetrieveResponse
 from pydantic import TypeAdapter
 
 from perdure import Model
-from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import HttpModel, ScriptedModel, calls, fails, says
 from tests.server.routed import new_agent, routed
 from tests.support.library import SlowSpeaker
+from tests.support.openai_chats import openai_chat
 from tests.support.servers import chunks_of, in_process, letta, served
 from tests.support.stories import read_stream
 
@@ -235,7 +235,7 @@ async def test_a_step_shows_what_went_over_the_wire(tmp_path: Path) -> None:
     """Address and answer; the key is masked. A step of a model without a wire has none."""
     key = "sk-very-secret-1234567890"
     async with HttpModel(otherwise=says("hello")) as model:
-        chat = OpenAIChat(model="test", base_url=model.url, api_key=key)
+        chat = openai_chat(model="test", base_url=model.url, api_key=key)
         traces = []
         models: tuple[Model, ...] = (chat, ScriptedModel())
         for number, one in enumerate(models):

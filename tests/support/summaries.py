@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.context.window.audit import Source
+from perdure.context.window.audit import SourceText
 from perdure.context.window.extract import extract
 from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Role, Text
@@ -31,8 +31,8 @@ def build_messages(*turns: tuple[Role, Part | str]) -> list[Message]:
     return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
 
 
-def source_of(messages: Sequence[Message]) -> Source:
+def source_of(messages: Sequence[Message]) -> SourceText:
     """What a summary of all these messages is checked against."""
     text = transcript(messages, max_tokens=10**6, counter=COUNTER)
     first, last = (messages[0].seq, messages[-1].seq) if messages else (0, 0)
-    return Source(text, text, extract(messages), (first, last))
+    return SourceText(text, text, extract(messages), (first, last))

@@ -63,13 +63,10 @@ class PendingCall:
 
 def answer_digest(answers: Sequence[Answer]) -> str:
     """Return a digest that is equal for the same answers only."""
-    texts = sorted(compact_json(_plain(one)) for one in answers)
+    shapes = [asdict(answer) for answer in answers]
+    for shape in shapes:  # as older versions wrote them: without the type, and without an empty list of pictures
+        shape.pop("type", None)
+        if not shape.get("images", True):
+            del shape["images"]
+    texts = sorted(map(compact_json, shapes))
     return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _plain(answer: Answer) -> dict[str, Any]:
-    """The fields of an answer as JSON holds them, without its type and an empty list of pictures."""
-    shape = {name: getattr(answer, name) for name in answer.__slots__ if name != "type"}
-    if images := shape.pop("images", ()):
-        shape["images"] = [asdict(image) for image in images]
-    return shape

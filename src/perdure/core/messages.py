@@ -309,13 +309,9 @@ def text_of(parts: Sequence[Part]) -> str:
     brackets."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
-    texts = [part.text if isinstance(part, (Text, Image, ToolResult)) else _speech(part) for part in parts]
+    said = [part for part in parts if isinstance(part, (Text, Image, ToolResult, ToolCall))]
+    texts = [(part.speech or None) if isinstance(part, ToolCall) else part.text for part in said]
     return "\n".join(text for text in texts if text is not None)
-
-
-def _speech(part: Part) -> str | None:
-    """Return what is said by a call; None: the part is nothing that is said."""
-    return (part.speech or None) if isinstance(part, ToolCall) else None
 
 
 def text_without_images(parts: Sequence[Part]) -> str:

@@ -186,7 +186,6 @@ class ModelTraits:
         calling: how it calls tools; None: nothing has shown it.
         by_trial: whether a trial has shown that; else it was the first answer with a call, or a refusal.
         takes_tools: whether its server takes requests with tools, and its template shows them to the model.
-        takes_schema: whether its server constrains answers by a JSON schema; None: not tried.
         tokens_per_s: how fast it reads a prompt and writes an answer; None: not measured.
     """
 
@@ -199,7 +198,6 @@ class ModelTraits:
     calling: Calling | None = None
     by_trial: bool = False
     takes_tools: bool = True
-    takes_schema: bool | None = None
     tokens_per_s: tuple[float, float] | None = None
 
     @property

@@ -83,11 +83,6 @@ def bare_name(name: str) -> str:
     return _AROUND_NAMES.sub("", name.strip())
 
 
-def object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON schema of an object with these properties and no others."""
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("tags")
 class Tool:

@@ -18,7 +18,7 @@ VectorRow = tuple[int, int, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class VectorScope:
     """The vectors of one agent's messages or one archive's passages.
 
     Args:
@@ -75,7 +75,7 @@ class Claim:
 class ScopeCounts:
     """The progress of a scope: its waiting texts, its failed ones, and the failure of the first."""
 
-    scope: Scope
+    scope: VectorScope
     waiting: int
     failed: int
     failure: str | None

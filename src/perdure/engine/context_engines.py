@@ -317,7 +317,7 @@ class EngineCalls:
                 return None
             try:
                 function = engine.assemble if fits else engine.plan
-                found = await self._call(engine, function, situation)
+                found = await self.call(engine, function, situation)
                 if inspect.iscoroutine(found):
                     found.close()
                 return None if found is None else check_plan(situation, found)
@@ -345,34 +345,18 @@ class EngineCalls:
             async with self._line(engine, conversation).lock:
                 await self._tell(engine, conversation, messages)
                 if engine.overrides("after_turn"):
-                    await self._call(engine, engine.after_turn, conversation, turn)
+                    await self.call(engine, engine.after_turn, conversation, turn)
             if engine.overrides("maintain"):
-                await self._call(engine, engine.maintain, conversation, times=MAINTAIN_TIMES)
+                await self.call(engine, engine.maintain, conversation, times=MAINTAIN_TIMES)
         except EngineFailed as failed:
             log.warning("context engine %r after run %s: %s", used.name, run.id, failed)
-
-    async def before_subagent(
-        self, agent: Agent, conversation: EngineConversation, agent_id: AgentId, message: str
-    ) -> None:
-        """Tell the engine that its agent writes to another one. Raises: EngineFailed."""
-        engine = self.engines.of(agent).engine
-        if engine.overrides("before_subagent"):
-            await self._call(engine, engine.before_subagent, conversation, agent_id, message)
-
-    async def after_subagent(
-        self, agent: Agent, conversation: EngineConversation, agent_id: AgentId, reply: Sequence[str], error: str | None
-    ) -> None:
-        """Tell the engine what the other agent said. Raises: EngineFailed."""
-        engine = self.engines.of(agent).engine
-        if engine.overrides("after_subagent"):
-            await self._call(engine, engine.after_subagent, conversation, agent_id, tuple(reply), error)
 
     async def close(self) -> None:
         """Let every engine release what it holds."""
         for used in self.engines.in_use:
             if used.is_foreign and used.engine.overrides("dispose"):
                 try:
-                    await self._call(used.engine, used.engine.dispose)
+                    await self.call(used.engine, used.engine.dispose)
                 except EngineFailed as failed:
                     log.warning("context engine %r at the end: %s", used.name, failed)
 
@@ -392,15 +376,15 @@ class EngineCalls:
         upto_seq = max((message.seq for message in visible), default=-1)
         if not line.known:
             if engine.overrides("bootstrap"):
-                await self._call(engine, engine.bootstrap, conversation, tuple(visible))
+                await self.call(engine, engine.bootstrap, conversation, tuple(visible))
                 line.upto_seq = max(line.upto_seq, upto_seq)
             line.known = True
         new = tuple(message for message in visible if message.seq > line.upto_seq)
         if new and engine.overrides("ingest"):
-            await self._call(engine, engine.ingest, conversation, new)
+            await self.call(engine, engine.ingest, conversation, new)
         line.upto_seq = max(line.upto_seq, upto_seq)
 
-    async def _call(
+    async def call(
         self, engine: ContextEngine, function: Callable[..., Any], *arguments: object, times: int = 1
     ) -> Any:
         """What a function of an engine returns. Raises: EngineFailed."""

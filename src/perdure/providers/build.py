@@ -13,7 +13,7 @@ from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, Model
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.portable import portable, renamed
-from perdure.providers.provider import PROVIDERS, Endpoint, ModelSource
+from perdure.providers.provider import PROVIDERS, AroundModel, Endpoint, ModelSource
 
 if TYPE_CHECKING:
     from perdure.providers.retrying import Retrying
@@ -37,17 +37,9 @@ def portable_request(request: ModelRequest) -> tuple[ModelRequest, Aliases]:
     return replace(request, tools=tuple(tool.shape for tool in tools), messages=messages), aliases
 
 
-class PortableTools:
+class PortableTools(AroundModel):
     """A model that gets each tool as every provider takes it; its calls have the tool's own names. Whole arguments come
     as one delta where names differ."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-
-    async def aclose(self) -> None:
-        """Close the model, if it can be closed."""
-        if (close := getattr(self.model, "aclose", None)) is not None:
-            await close()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
@@ -119,8 +111,8 @@ async def payload_of(model: Model, request: ModelRequest) -> Mapping[str, Any]:
     while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
         model = inner
     sent, _ = portable_request(request)
-    for api in {provider.api_name: provider.api for provider in PROVIDERS.values()}.values():
-        if (payload := await api.payload(model, sent)) is not None:
-            return payload
+    if (payload := getattr(model, "payload", None)) is not None:
+        body: Mapping[str, Any] = await payload(sent)
+        return body
     unknown = Endpoint(provider="openai", base_url=PROVIDERS["openai"].default_url)
     return await payload_of(build_model(ModelSource(endpoint=unknown, name=request.model.partition("/")[2])), request)

@@ -11,8 +11,8 @@ import asyncio
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 from perdure.core.errors import ModelError
 from perdure.core.features import feature_models
@@ -28,10 +28,10 @@ from perdure.core.models import (
     ModelRequest,
     ModelTraits,
 )
-from perdure.providers.discovery import LIST_TIMEOUT_S, Listing, fetch_json
-from perdure.providers.masking import LISTING, beside_api
+from perdure.providers.discovery import LOOK_TIMEOUT_S, Listing, fetch_json
+from perdure.providers.masking import LISTING
 from perdure.providers.provider import Endpoint
-from perdure.providers.traits import NOT_SERVED, Served, loaded_in, props_of, served_in, shown_in
+from perdure.providers.traits import Said, join_said, loaded_in, props_of, served_in, shown_in
 
 PROBED_MAX = 3
 """Models of one local server that are tried: each may take seconds to load."""
@@ -266,7 +266,7 @@ def _is_written(text: str) -> bool:
     return bool(name) and "hi" in rest and any(sign in text for sign in "{([")
 
 
-async def look_closer(endpoint: Endpoint, name: str, listed: Served, *, timeout_s: float = LIST_TIMEOUT_S) -> Served:
+async def look_closer(endpoint: Endpoint, name: str, listed: Said) -> Said:
     """What a server says of a model beyond its list of models. Never raises.
 
     Args:
@@ -275,18 +275,18 @@ async def look_closer(endpoint: Endpoint, name: str, listed: Served, *, timeout_
 
     async def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.has_key else {}
-        url = beside_api(endpoint.base_url, path)
-        answer = await fetch_json(endpoint, url, timeout_s=timeout_s, headers=headers, body=body)
+        parts = urlsplit(endpoint.base_url)  # the API is under `/v1`, this is beside it
+        url = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/').removesuffix('/v1')}{path}"))
+        answer = await fetch_json(endpoint, url, timeout_s=LOOK_TIMEOUT_S, headers=headers, body=body)
         return answer.data if answer.status == 200 else None
 
-    match listed.server or endpoint.entry.name:
+    match listed.get("server") or endpoint.entry.name:
         case "ollama":
             loaded, shown = await asyncio.gather(ask("/api/ps"), ask("/api/show", {"model": name}))
-            found = [loaded_in(loaded, name), shown_in(shown)]
+            return join_said(listed, loaded_in(loaded, name), shown_in(shown))
         case "lmstudio":
-            found = [served_in(await ask("/api/v0/models")).get(name, NOT_SERVED)]
+            return join_said(listed, served_in(await ask("/api/v0/models")).get(name, {}))
         case "llamacpp":
-            found = [props_of(await ask("/props"))]
+            return join_said(listed, props_of(await ask("/props")))
         case _:
-            found = []
-    return reduce(Served.joined, found, listed)
+            return listed

@@ -16,22 +16,24 @@ from typing import Any
 
 from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.masking import (
     LISTING,
-    Guard,
+    HostGuard,
     api_path,
     error_body,
     is_loopback,
-    json_of,
     mask_text,
+    read_answer,
     without_secrets,
 )
-from perdure.providers.provider import ALIASES, NO_KEY, PROVIDERS, Endpoint, Provider
-from perdure.providers.traits import Served, served_in
+from perdure.providers.provider import ALIASES, NO_KEY, PROVIDERS, Endpoint, ProviderKind
+from perdure.providers.traits import Said, served_in
 
 PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"
 LIST_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 0.3
+LOOK_TIMEOUT_S = 1.0
 LOADING_TRIES, LOADING_PAUSE_S = 60, 2.0
 MODELS_MAX = 10_000
 DETAIL_CHARS = 200
@@ -47,7 +49,7 @@ class Listing:
     models: tuple[str, ...] = ()
     problem: str = ""
     status: int = 0
-    served: Mapping[str, Served] = field(default_factory=dict)
+    served: Mapping[str, Said] = field(default_factory=dict)
 
 
 def find_providers(environment: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -67,7 +69,7 @@ OTHER_ADDRESSES: Mapping[str, str] = {
 """Addresses of further providers with OpenAI's chat API, which no variable names."""
 
 
-def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard: Guard | None = None) -> Endpoint:
+def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard: HostGuard | None = None) -> Endpoint:
     """The endpoint of a provider that somebody registers: models have the handle `name/...`.
 
     Args:
@@ -115,19 +117,17 @@ def may_probe() -> bool:
     return os.environ.get(PROBE_VARIABLE, "").strip().lower() not in ("0", "no", "off", "false")
 
 
-async def probe_local(
-    candidates: Sequence[Endpoint] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
-) -> list[tuple[Endpoint, Listing]]:
+async def probe_local(candidates: Sequence[Endpoint] | None = None) -> list[tuple[Endpoint, Listing]]:
     """The candidates (default: Ollama and LM Studio on their own ports) that answer, each with its models.
 
-    All are probed at once, each for at most `timeout_s`; none with `PERDURE_PROBE_LOCAL=0` in the environment.
+    All are probed at once; none with `PERDURE_PROBE_LOCAL=0` in the environment.
     """
     if candidates is None:
         candidates = local_providers() if may_probe() else []
     # The import of an HTTP client is slow: it waits until a port is open.
-    open_ports = await asyncio.gather(*(_listens(endpoint, timeout_s) for endpoint in candidates))
+    open_ports = await asyncio.gather(*map(_listens, candidates))
     running = [endpoint for endpoint, is_open in zip(candidates, open_ports, strict=True) if is_open]
-    listings = await asyncio.gather(*(list_models(endpoint, timeout_s=max(timeout_s, 1.0)) for endpoint in running))
+    listings = await asyncio.gather(*(list_models(endpoint, timeout_s=LOOK_TIMEOUT_S) for endpoint in running))
     return [(endpoint, listing) for endpoint, listing in zip(running, listings, strict=True) if not listing.problem]
 
 
@@ -162,7 +162,7 @@ async def list_when_loaded(endpoint: Endpoint, listing: Listing, progress: Calla
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShortAnswer:
     """The answer to a short request.
 
     Args:
@@ -184,7 +184,7 @@ async def fetch_json(
     headers: Mapping[str, str] | None = None,
     params: Mapping[str, int] | None = None,
     body: Mapping[str, Any] | None = None,
-) -> Answer:
+) -> ShortAnswer:
     """Send a GET, or a POST with a body. Never raises, and nothing in the answer shows the key.
 
     Proxies of the environment are used except for this machine and an address with a guard.
@@ -212,20 +212,20 @@ async def fetch_json(
         ):
             status = response.status_code
             if status == 200:
-                return Answer(status, await json_of(response, LISTING))
-            return Answer(status, " ".join(mask_text(await error_body(response), secrets).split()))
+                return ShortAnswer(status, parse_json(await read_answer(response, LISTING.size_bytes), LISTING))
+            return ShortAnswer(status, " ".join(mask_text(await error_body(response), secrets).split()))
     except (TimeoutError, httpx.TimeoutException):
-        return Answer(problem=f"did not answer within {timeout_s:g} s")
+        return ShortAnswer(problem=f"did not answer within {timeout_s:g} s")
     except AddressRefused as error:
-        return Answer(problem=f"is not asked: {error.reason}")
+        return ShortAnswer(problem=f"is not asked: {error.reason}")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError, ModelError) as error:
         detail = mask_text(str(error) or type(error).__name__, secrets)
-        return Answer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
+        return ShortAnswer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
     except ValueError:
-        return Answer(status)
+        return ShortAnswer(status)
 
 
-def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None:
+def _find(provider: ProviderKind, environment: Mapping[str, str]) -> Endpoint | None:
     """The endpoint of a provider by its variables; None if none is set."""
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
@@ -263,7 +263,7 @@ def _can_be_sent(key: str) -> bool:
     return key.isascii() and key.isprintable()
 
 
-def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
+def _base_url(text: str, provider: ProviderKind, *, host_only: bool) -> str:
     """Complete an address with scheme, port and path of the API. Raises: ValueError: the text is not an address."""
     url = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
     parts = urllib.parse.urlsplit(url)
@@ -285,11 +285,11 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     return urllib.parse.urlunsplit((parts.scheme, netloc, path, query, ""))
 
 
-async def _listens(endpoint: Endpoint, timeout_s: float) -> bool:
+async def _listens(endpoint: Endpoint) -> bool:
     """Whether the port of an endpoint is open."""
     parts = urllib.parse.urlsplit(endpoint.base_url)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port)
     except (OSError, TimeoutError):
         return False

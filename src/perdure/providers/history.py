@@ -13,18 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import NoReturn
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Image, Message, Text, unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.text.json_strings import compact_json, encodable
-from perdure.core.tools.arguments import ARGUMENTS
-
-
-def mark_positions(messages: Sequence[Message]) -> frozenset[int]:
-    """The positions of the messages with a mark after them."""
-    return frozenset(place for place in (turn_start(messages) - 1, len(messages) - 1) if place >= 0)
+from perdure.core.tools.arguments import ARGUMENTS, refuse_constant
 
 
 def turn_start(messages: Sequence[Message]) -> int:
@@ -54,7 +48,6 @@ def put_words_first(request: ModelRequest) -> ModelRequest:
 
 
 def _is_of_person(message: Message) -> bool:
-    """Whether a person wrote the message."""
     return message.role == "user" and message.kind == "message"
 
 
@@ -83,7 +76,7 @@ def legal_arguments(text: str, *, wrapper: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        value = parse_json(text, ARGUMENTS, parse_constant=_refuse_constant)
+        value = parse_json(text, ARGUMENTS, parse_constant=refuse_constant)
         if isinstance(value, dict):
             if "\\u" in text:
                 compact_json(value).encode()  # an escaped lone surrogate is JSON, but no text
@@ -91,7 +84,3 @@ def legal_arguments(text: str, *, wrapper: str) -> str:
     except (ValueError, RecursionError):
         pass
     return compact_json({wrapper: encodable(text)})
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is Python's, not JSON's")

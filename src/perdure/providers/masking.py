@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge
 from perdure.core.incoming.bodies import read_body, unpack
-from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.incoming.json_limits import JsonLimits
 from perdure.core.secrets import HIDDEN_QUERY, hide_secret
 
 if TYPE_CHECKING:
@@ -49,11 +49,6 @@ async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
     return await read_body(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
 
 
-async def json_of(response: httpx.Response, limits: JsonLimits) -> Any:
-    """The JSON of a streamed response. Raises: ValueError, of which DataTooLarge is one; of httpx."""
-    return parse_json(await read_answer(response, limits.size_bytes), limits)
-
-
 async def error_body(response: httpx.Response, deadline: float | None = None) -> str:
     """The body of a streamed response that is no success, as far as it comes and can be read.
 
@@ -70,7 +65,7 @@ async def error_body(response: httpx.Response, deadline: float | None = None) ->
     return body.decode("utf-8", "replace")
 
 
-class Guard(Protocol):
+class HostGuard(Protocol):
     """Makes transports that connect only where a provider may be that a client registered."""
 
     def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
@@ -119,16 +114,6 @@ def is_near(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return host in _NEAR_NAMES or host.endswith(_NEAR_ENDS) or bool(host and "." not in host)
-
-
-def beside_api(url: str, path: str) -> str:
-    """The address of what a server has beside its API, which is under `/v1`.
-
-    >>> beside_api("http://127.0.0.1:8080/v1", "/props")
-    'http://127.0.0.1:8080/props'
-    """
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.urlunsplit(parts._replace(path=f"{parts.path.rstrip('/').removesuffix('/v1')}{path}"))
 
 
 MASK = "***"
@@ -216,7 +201,6 @@ def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
 
 
 def _mask_header(name: str, value: str, secrets: tuple[str, ...]) -> str:
-    """The value of a header without secrets."""
     if not _SECRET_NAME.search(name):
         return mask_text(value, secrets)
     return f"{value.split()[0]} {MASK}" if _SCHEME.match(value) else MASK

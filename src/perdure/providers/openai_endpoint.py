@@ -6,7 +6,6 @@ import asyncio
 import functools
 import re
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -16,7 +15,7 @@ import httpx
 from perdure.core.errors import InvalidInput, ModelError, ModelOverloaded
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.answer_schemas import REFUSED_SCHEMA
-from perdure.providers.masking import Guard, api_path, mask_text
+from perdure.providers.masking import HostGuard, api_path, mask_text
 
 CONNECT_S = 10.0
 IDLE_MAX = 100
@@ -155,17 +154,13 @@ def api_url(base_url: str, suffix: str = "", *, without: str = "") -> str:
     return urlunsplit((parts.scheme, parts.netloc, f"{path}{suffix}", parts.query, ""))
 
 
-def request_headers(api_key: str | None, headers: Mapping[str, str], *, accept: str) -> dict[str, str]:
-    """The headers of every request. Checked here, because a later error would show the value. Raises: InvalidInput."""
-    result = {"content-type": "application/json", "accept": accept, "accept-encoding": ACCEPT_ENCODING}
-    if api_key and api_key.strip():
-        result["authorization"] = f"Bearer {api_key.strip()}"
-    result |= {name.lower(): value.strip() for name, value in headers.items()}
-    for name, value in result.items():
-        if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable() and name.strip()):
-            what = "the API key" if name == "authorization" else f"header {name!r}"
-            raise InvalidInput(f"{what} holds characters that can't be sent: only printable ASCII can")
-    return result
+def request_headers(api_key: str | None, *, accept: str) -> dict[str, str]:
+    """The headers of every request. Checked here, because a later error would show the key. Raises: InvalidInput."""
+    key = (api_key or "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise InvalidInput("the API key holds characters that can't be sent: only printable ASCII can")
+    login = {"authorization": f"Bearer {key}"} if key else {}
+    return {"content-type": "application/json", "accept": accept, "accept-encoding": ACCEPT_ENCODING, **login}
 
 
 def _split(base_url: str) -> SplitResult:
@@ -184,7 +179,7 @@ def _split(base_url: str) -> SplitResult:
     return parts
 
 
-class Connections:
+class HttpClients:
     """An HTTP client for each event loop, made at its first use; all models of one endpoint share it.
 
     Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), except for this machine's own addresses. Redirects
@@ -195,7 +190,7 @@ class Connections:
         guard: of the endpoint's address; then no proxy is used.
     """
 
-    def __init__(self, client: httpx.AsyncClient | None = None, *, guard: Guard | None = None) -> None:
+    def __init__(self, client: httpx.AsyncClient | None = None, *, guard: HostGuard | None = None) -> None:
         self._own_client, self._guard = client, guard
         self._pooled: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
 
@@ -216,7 +211,7 @@ class Connections:
             await pooled[1].aclose()
 
 
-def _new_client(guard: Guard | None) -> httpx.AsyncClient:
+def _new_client(guard: HostGuard | None) -> httpx.AsyncClient:
     # Each model limits the time of its answer, see `OpenAIChat`.
     timeout = httpx.Timeout(None, connect=CONNECT_S)
     if guard is not None:

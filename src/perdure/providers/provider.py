@@ -12,14 +12,14 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, Protocol
 
-from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
-from perdure.providers.masking import Guard, is_near, without_secrets
+from perdure.core.models import NO_TRAITS, Model, ModelTraits
+from perdure.providers.masking import HostGuard, is_near, without_secrets
 
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class ProviderKind:
     """How a provider is found in the environment and called.
 
     Args:
@@ -63,9 +63,9 @@ class Provider:
         return f"http://127.0.0.1:{self.port}/v1" if self.port else ""
 
     @property
-    def api(self) -> Api:
+    def api(self) -> ProviderApi:
         """The code that speaks its API."""
-        api: Api = import_module(f"perdure.providers.{self.api_name}.api").API
+        api: ProviderApi = import_module(f"perdure.providers.{self.api_name}.api").API
         return api
 
 
@@ -91,10 +91,10 @@ class Endpoint:
     problem: str = ""
     like: str = ""
     type: str = ""
-    guard: Guard | None = None
+    guard: HostGuard | None = None
 
     @property
-    def entry(self) -> Provider:
+    def entry(self) -> ProviderKind:
         """The provider that it works as."""
         name = self.like or self.provider
         return SELF_SERVED if name == SELF_SERVED.name else PROVIDERS[name]
@@ -151,32 +151,41 @@ class ModelSource:
         return self.endpoint.api_key if self.endpoint.has_key else None
 
 
-class Api(Protocol):
+class AroundModel:
+    """A model that changes what another one is sent, or what it answers."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    async def aclose(self) -> None:
+        """Close the model, if it can be closed."""
+        if (close := getattr(self.model, "aclose", None)) is not None:
+            await close()
+
+
+class ProviderApi(Protocol):
     """How a kind of provider is spoken to. Its module imports no HTTP client before a model is built."""
 
-    def complete_path(self, provider: Provider, path: str, query: str) -> tuple[str, str]:
+    def complete_path(self, provider: ProviderKind, path: str, query: str) -> tuple[str, str]:
         """The path and query of the address that a person gave, as requests take it."""
 
     def listing_request(self, endpoint: Endpoint) -> tuple[str, Mapping[str, str], Mapping[str, int]]:
         """(Address, headers, parameters) of the question for the models."""
 
     def build(self, source: ModelSource) -> Model:
-        """The model, without retries. Raises: InvalidInput: an address or key that can't be used."""
-
-    async def payload(self, model: Model, request: ModelRequest) -> Mapping[str, Any] | None:
-        """The body by which one of its models would send a request; None: the model is another API's. Raises:
-        ModelError."""
+        """The model, without retries; its coroutine `payload(request)` gives the body by which it would send a request.
+        Raises: InvalidInput: an address or key that can't be used."""
 
 
-def _provider(name: str, entry: Mapping[str, Any]) -> Provider:
+def _provider(name: str, entry: Mapping[str, Any]) -> ProviderKind:
     """A provider from its table in `providers.toml`."""
     variables = {"keys": [f"{name.upper()}_API_KEY"], "urls": [f"{name.upper()}_BASE_URL"]}
     fields: dict[str, Any] = {**variables, "wire_type": name, "trace_name": name, **entry}
     lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-    return Provider(name=name, **fields | lists)
+    return ProviderKind(name=name, **fields | lists)
 
 
-PROVIDERS: Mapping[str, Provider] = {
+PROVIDERS: Mapping[str, ProviderKind] = {
     name: _provider(name, entry)
     for name, entry in tomllib.loads(
         files("perdure.providers").joinpath("providers.toml").read_text(encoding="utf-8")
@@ -184,7 +193,7 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 """Name -> provider, in the order in which one is chosen."""
 
-SELF_SERVED = Provider(name="local", wire_type="local", trace_name="local")
+SELF_SERVED = ProviderKind(name="local", wire_type="local", trace_name="local")
 """The models that this process serves itself."""
 
 ALIASES: Mapping[str, str] = {alias: one.name for one in PROVIDERS.values() for alias in one.aliases}

@@ -16,16 +16,23 @@ from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
 from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
-from perdure.providers.discovery import Listing, list_models, list_when_loaded, local_providers, may_probe, probe_local
+from perdure.providers.discovery import (
+    LOOK_TIMEOUT_S,
+    Listing,
+    list_models,
+    list_when_loaded,
+    local_providers,
+    may_probe,
+    probe_local,
+)
 from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint, ModelSource
-from perdure.providers.traits import NOT_SERVED, LearnedTraits
+from perdure.providers.traits import LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.choosing import OwnModels
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
-LOOK_FOR_TIMEOUT_S = 1.0
 
 
 class ModelRegistry:
@@ -245,11 +252,9 @@ class ModelRegistry:
             return
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
-        served = await choosing.look_closer(
-            endpoint, name, listing.served.get(name, NOT_SERVED), timeout_s=LOOK_FOR_TIMEOUT_S
-        )
-        if served != NOT_SERVED:
-            self.learn(handle, **served.known)
+        listed = listing.served.get(name, {})
+        if said := await choosing.look_closer(endpoint, name, listed):
+            self.learn(handle, **said)
 
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
@@ -293,7 +298,7 @@ class ModelRegistry:
         listing = self._listings.get(endpoint.provider, Listing())
         if endpoint.provider in self._unreachable or not is_served(name, listing.models):
             if endpoint.provider in self._configured or endpoint.provider in self._stored:
-                self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_FOR_TIMEOUT_S))
+                self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_TIMEOUT_S))
             elif may_probe():
                 answered = dict(await probe_local([endpoint]))
                 self._record(endpoint, answered.get(endpoint, Listing(problem=f"nobody answers on {endpoint.source}")))
@@ -356,7 +361,6 @@ class ModelRegistry:
         return self.listings
 
     def _record(self, endpoint: Endpoint, listing: Listing) -> None:
-        """Store the listing of a provider."""
         name = endpoint.provider
         if endpoint.local:
             (self._unreachable.add if listing.problem else self._unreachable.discard)(name)
@@ -367,8 +371,8 @@ class ModelRegistry:
             is_shared = name in self._configured or name in self._default_endpoints
             (self._shared_listings if is_shared else self._listings)[name] = listing
         if endpoint.local or endpoint.base_url != endpoint.entry.default_url:
-            for model, served in listing.served.items():
-                self.learn(f"{name}/{model}", **served.known)
+            for model, said in listing.served.items():
+                self.learn(f"{name}/{model}", **said)
 
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> choosing.Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
@@ -412,7 +416,7 @@ class ModelRegistry:
     async def have_come(self) -> bool:
         """Whether one of those servers has a model by now. At most 1 s; never raises."""
         servers = self.unused_servers
-        answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_FOR_TIMEOUT_S) for one in servers))
+        answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_TIMEOUT_S) for one in servers))
         for endpoint, listing in zip(servers, answers, strict=True):
             self._record(endpoint, listing)
         return any(choosing.is_chat_model(name) for listing in answers for name in listing.models)

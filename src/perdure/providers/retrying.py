@@ -11,6 +11,7 @@ from perdure.core.errors import ModelError, ModelLoading, ModelTimeout
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.models import Exchange, Model, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import NO_USAGE
+from perdure.providers.provider import AroundModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, cha
     return max(backoff * (1 - policy.jitter * chance), retry_after_s or 0.0)
 
 
-class Retrying:
+class Retrying(AroundModel):
     """A model whose requests are retried after a `ModelError` that is `retryable`.
 
     Nothing is retried after the first piece of output: a reader must never see an answer begin twice. A wait that the
@@ -63,14 +64,9 @@ class Retrying:
     def __init__(
         self, model: Model, *, policy: RetryPolicy | None = None, random: Callable[[], float] = randomness.random
     ) -> None:
-        self.model = model
+        super().__init__(model)
         self.policy = policy or RetryPolicy()
         self._random = random
-
-    async def aclose(self) -> None:
-        """Close the model, if it can be closed."""
-        if (close := getattr(self.model, "aclose", None)) is not None:
-            await close()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model, with retries. Raises: ModelError: that of the last try."""

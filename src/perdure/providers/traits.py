@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from perdure.core.models import ModelTraits
@@ -17,6 +17,9 @@ from perdure.core.models import ModelTraits
 ADDRESS: Final = "address"
 SPEED_CHANGE = 1.25
 """A speed is news if it differs this much: it is measured with every answer."""
+
+ANSWER_TOKENS = 30
+"""A short answer, of which people are told how long it takes."""
 
 _UNSURE = (("takes_tools", False), ("calling", "none"))
 _NAMES = frozenset(field.name for field in fields(ModelTraits))
@@ -79,12 +82,12 @@ def describe_calling(traits: ModelTraits) -> str:
             return "has not been asked to call a tool yet"
 
 
-def first_answer_s(traits: ModelTraits, *, prompt_tokens: int, answer_tokens: int = 30) -> float | None:
+def first_answer_s(traits: ModelTraits, *, prompt_tokens: int) -> float | None:
     """How long the first answer of a conversation takes with a prompt of this size; None: nothing is measured."""
     if traits.tokens_per_s is None:
         return None
     read, written = traits.tokens_per_s
-    return prompt_tokens / max(0.1, read) + answer_tokens / max(0.1, written)
+    return prompt_tokens / max(0.1, read) + ANSWER_TOKENS / max(0.1, written)
 
 
 def _is_news(before: tuple[float, float] | None, after: tuple[float, float]) -> bool:
@@ -100,85 +103,65 @@ _SERVERS = {"llamacpp": "llamacpp", "vllm": "vllm", "library": "ollama", "organi
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What a server says of a model; None, or no name: it does not.
-
-    Args:
-        server: the program: llamacpp, vllm, ollama, lmstudio.
-        window_tokens: what it runs the model with.
-        parameters: how many the model has.
-        takes_tools: whether its template shows tools to the model.
-    """
-
-    server: str = ""
-    window_tokens: int | None = None
-    parameters: int | None = None
-    takes_tools: bool | None = None
-
-    @property
-    def known(self) -> dict[str, Any]:
-        """The facts that it says, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value not in (None, "")}
-
-    def joined(self, other: Served) -> Served:
-        """Both together; of two windows the smaller one, which is that of a slot."""
-        both = self.known | other.known
-        windows = [one for one in (self.window_tokens, other.window_tokens) if one]
-        return Served(**both | ({"window_tokens": min(windows)} if windows else {}))
+Said = Mapping[str, Any]
+"""What a server says of a model, by the names of `ModelTraits`: the program that runs it, its window, how many
+parameters it has, whether its template shows tools to the model. Without what it does not say."""
 
 
-NOT_SERVED = Served()
+def _said(**traits: Any) -> dict[str, Any]:
+    """These traits without those that are not said."""
+    return {name: value for name, value in traits.items() if value not in (None, "")}
 
 
-def served_in(answer: Any) -> dict[str, Served]:
+def join_said(first: Said, *others: Said) -> Said:
+    """What several answers say together; of several windows the smallest, which is that of a slot."""
+    windows = [said["window_tokens"] for said in (first, *others) if "window_tokens" in said]
+    both = {name: value for said in (first, *others) for name, value in said.items()}
+    return both | _said(window_tokens=min(windows, default=None))
+
+
+def served_in(answer: Any) -> dict[str, Said]:
     """Model -> what a list of models says of it: `/v1/models`, or `/api/v0/models` of LM Studio."""
-    served: dict[str, Served] = {}
-    for row in _rows(answer, "data", "models"):
-        name = row.get("id") or row.get("name")
-        if isinstance(name, str) and name:
-            served[name] = _served(row)
-    return {name: one for name, one in served.items() if one != NOT_SERVED}
+    rows = ((row.get("id") or row.get("name"), _served(row)) for row in _rows(answer, "data", "models"))
+    return {name: said for name, said in rows if isinstance(name, str) and name and said}
 
 
-def _served(row: Mapping[str, Any]) -> Served:
-    """What a row of a list says."""
+def _served(row: Mapping[str, Any]) -> Said:
     meta = row.get("meta")
     meta = meta if isinstance(meta, Mapping) else {}
     windows = [meta.get("n_ctx"), *map(row.get, _WINDOWS)]
     # LM Studio also lists what is not loaded; it then loads it with a window that nobody knows yet.
     is_loaded = row.get("state") in (None, "loaded")
-    return Served(
+    return _said(
         server=_SERVERS.get(str(row.get("owned_by")), "lmstudio" if "loaded_context_length" in row else ""),
         window_tokens=next(filter(None, map(_tokens, windows)), None) if is_loaded else None,
         parameters=_count(meta.get("n_params")),
     )
 
 
-def props_of(answer: Any) -> Served:
+def props_of(answer: Any) -> Said:
     """What `/props` of llama.cpp says: the window of each slot."""
     settings = answer.get("default_generation_settings") if isinstance(answer, Mapping) else None
     if not isinstance(settings, Mapping):
-        return NOT_SERVED
-    return Served(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
+        return {}
+    return _said(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
 
 
-def loaded_in(answer: Any, name: str) -> Served:
+def loaded_in(answer: Any, name: str) -> Said:
     """What `/api/ps` of Ollama says of a model; nothing, as long as it is not loaded."""
     for row in _rows(answer, "models"):
         if row.get("name") in (name, f"{name}:latest"):
-            return Served(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
-    return NOT_SERVED
+            return _said(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
+    return {}
 
 
-def shown_in(answer: Any) -> Served:
+def shown_in(answer: Any) -> Said:
     """What `/api/show` of Ollama says of a model."""
     if not isinstance(answer, Mapping):
-        return NOT_SERVED
+        return {}
     info, able = answer.get("model_info"), answer.get("capabilities")
     count = _count(info.get("general.parameter_count")) if isinstance(info, Mapping) else None
-    return Served(
+    return _said(
         server="ollama",
         parameters=count or _size(answer),
         takes_tools="tools" in able if isinstance(able, list) else None,

@@ -14,14 +14,14 @@ from perdure.core.errors import NotFound
 from perdure.core.features import Point
 from perdure.core.ids import GraphId
 from perdure.core.messages import MessageFilter, MessageScope
-from perdure.core.text.dates import Span, spans
+from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
-from perdure.search.ranking.history import History
+from perdure.search.ranking.history import LogColumns
 from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.pool import Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.storage.tx import Tx
@@ -172,7 +172,7 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
     )
 
 
-def _select_masked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _select_masked(history: LogColumns, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers whose rows the mask lets through."""
     if mask is None:
         return seqs
@@ -181,7 +181,7 @@ def _select_masked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArr
 
 
 def _with_neighbours(
-    history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
+    history: LogColumns, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order.
 
@@ -197,7 +197,7 @@ def _with_neighbours(
     return seqs, history.indexes(seqs)
 
 
-def _rows_in_spans(history: History, mask: NDArray[np.bool_] | None, named: Sequence[Span]) -> NDArray[np.int64]:
+def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, named: Sequence[TimeSpan]) -> NDArray[np.int64]:
     """Return the newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
     then = np.zeros(history.rows, np.bool_)
     for span in named:
@@ -207,7 +207,7 @@ def _rows_in_spans(history: History, mask: NDArray[np.bool_] | None, named: Sequ
     return history.seq[then][-SPAN_CANDIDATES:]
 
 
-def _history_clock(history: History, now: datetime) -> datetime:
+def _history_clock(history: LogColumns, now: datetime) -> datetime:
     """Return the time of the newest message: "last week" in an imported history is a week of that time."""
     if not history.rows:
         return now
@@ -216,7 +216,7 @@ def _history_clock(history: History, now: datetime) -> datetime:
 
 
 def _pool(
-    history: History,
+    history: LogColumns,
     at: NDArray[np.int64],
     seqs: NDArray[np.int64],
     texts: dict[int, str],
@@ -239,7 +239,7 @@ def _pool(
         counts=add_words(clause_counts(query, read), query, seqs, wordings),
         dense=meaning.scores_of(seqs),
         timed=np.array(list(map(names_a_time, read)), np.bool_) if timed else None,
-        scope=Scope(
+        scope=PoolScope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),
             session_rows=history.sizes,

@@ -12,7 +12,7 @@ from perdure.core.documents import Chunk
 from perdure.core.text.words import Query, parse_query
 from perdure.search.ranking.fuse import rank
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Column, Pool, QueryHints, Scope
+from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
 from perdure.search.ranking.weights import PASSAGES
 
 EMBEDDED = 48
@@ -38,7 +38,7 @@ class OutputParts:
         """
         size = len(self.parts)
         chars = np.array([len(part.text) for part in self.parts], np.float64)
-        scope = Scope(rows=size, mean_chars=float(chars.mean()) if size else 150.0)
+        scope = PoolScope(rows=size, mean_chars=float(chars.mean()) if size else 150.0)
         pool = Pool.of(
             np.arange(size)[::-1], scope, place=np.arange(size), chars=chars, counts=self.counts, dense=dense
         )

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.passages import SEARCHED_STATES, Archive, PassageFilter, PassageTexts
-from perdure.core.text.dates import Span, spans
+from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Pool, Scope
+from perdure.search.ranking.pool import Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.ranking.weights import PASSAGES
 from perdure.storage.tx import Tx
@@ -161,7 +161,7 @@ def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: Pass
     return request.archives.seqs(tx, archive, where)
 
 
-def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
+def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[TimeSpan]) -> list[int]:
     """Load the numbers of the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
     for span in named:
@@ -193,7 +193,7 @@ def _pool(
     for matches in matched:
         if matches.frequency:
             frequency += np.asarray(matches.frequency, float)
-    scope = Scope(
+    scope = PoolScope(
         rows=max(len(texts), sum(archive.passage_count for archive in archives)),
         mean_chars=float(chars.mean()) if len(chars) else 150.0,
         dense_mean=mean,

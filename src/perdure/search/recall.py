@@ -25,7 +25,7 @@ from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranking
-from perdure.search.ranking.history import History
+from perdure.search.ranking.history import LogColumns
 from perdure.search.ranking.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.ranking.matching import clause_counts
 from perdure.storage.tx import Tx
@@ -301,7 +301,7 @@ def _add_turns(
         )
 
 
-def _turn(message: Message, history: History, index: int, score: float, **fields: Any) -> Candidate:
+def _turn(message: Message, history: LogColumns, index: int, score: float, **fields: Any) -> Candidate:
     """Build the candidate of a turn at an index of the history."""
     return Candidate(
         kind="turn",
@@ -359,7 +359,7 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
         collection.add(turn, **_facts_of(message, conversations[line]))
 
 
-def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
+def _without_copies(tx: Tx, history: LogColumns, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages without those that stand in view as copies: a fork begins with copies of its origin's."""
     if scope.in_view is None or not messages:
         return messages

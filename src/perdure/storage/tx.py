@@ -26,7 +26,7 @@ from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.providers import Providers
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
-from perdure.storage.tables.secrets import Sandbox, Secrets
+from perdure.storage.tables.secrets import SandboxTable, Secrets
 from perdure.storage.tables.sources import Sources
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.table import Table
@@ -71,7 +71,7 @@ class Tx:
         self.tools = Tools(db, org_id, limits)
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)
-        self.sandbox = Sandbox(db, org_id, limits)
+        self.sandbox = SandboxTable(db, org_id, limits)
         self.vectors = Vectors(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)

@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from perdure.core.runs import Usage
 from perdure.core.telemetry.port import (
-    Compacted,
+    CompactionDone,
     EmbeddingWork,
     Fact,
     LeaseTaken,
@@ -194,7 +194,7 @@ class MetricsListener:
                 self._metrics.transaction_seconds.labels(fact.kind).observe(fact.seconds)
                 if fact.retries:
                     self._metrics.retries.inc(fact.retries)
-            case Compacted():
+            case CompactionDone():
                 self._metrics.compactions.labels(fact.by).inc()
             case LeaseTaken():
                 self._metrics.leases.inc()

@@ -132,7 +132,6 @@ def _run(name: str, function: Callable[..., Any], values: Mapping[str, Any]) -> 
 
 
 async def _run_async(name: str, function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
-    """The outcome of an `async` function."""
     try:
         return _render_result(await function(**values))
     except asyncio.CancelledError as error:

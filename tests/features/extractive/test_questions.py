@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.features.extractive.answers import Hit, answer_from_blocks, best_quotes
+from perdure.features.extractive.answers import FoundText, answer_from_blocks, best_quotes
 from perdure.providers.extractive.language import is_question, keywords_of, language_of, sentences_in
 
 HUMAN = """Name: Ada
@@ -118,8 +118,8 @@ def test_a_long_passage_is_quoted_around_the_words_asked_for() -> None:
     endless = "blah " * 500 + "Helsinki budget " + "blah " * 500
     wanted = keywords_of("What is the Helsinki budget?")
 
-    (short,) = best_quotes([Hit("archive", "2026-11-20", passage)], wanted, "en")
-    (cut,) = best_quotes([Hit("archive", "", endless)], wanted, "en")
+    (short,) = best_quotes([FoundText("archive", "2026-11-20", passage)], wanted, "en")
+    (cut,) = best_quotes([FoundText("archive", "", endless)], wanted, "en")
 
     assert short.startswith('From my archive (2026-11-20): "The budget of Helsinki is 4,000 euros. Nothing there.')
     assert "Helsinki budget" in cut
@@ -129,10 +129,10 @@ def test_a_long_passage_is_quoted_around_the_words_asked_for() -> None:
 def test_only_statements_that_share_a_word_are_quoted() -> None:
     """The text itself, questions and unrelated hits are no answers; the assistant's own words are marked."""
     hits = [
-        Hit("user", "2026-11-20", "Where is the bicycle?"),
-        Hit("user", "2026-11-20", "I bought a car."),
-        Hit("user", "2026-11-20", "Asked: bicycle."),
-        Hit("assistant", "2026-11-19", "The bicycles are in the cellar. Do you need one?"),
+        FoundText("user", "2026-11-20", "Where is the bicycle?"),
+        FoundText("user", "2026-11-20", "I bought a car."),
+        FoundText("user", "2026-11-20", "Asked: bicycle."),
+        FoundText("assistant", "2026-11-19", "The bicycles are in the cellar. Do you need one?"),
     ]
 
     quotes = best_quotes(hits, keywords_of("Where is my bicycle?"), "en", exclude=["Asked: bicycle."])

@@ -17,7 +17,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import ModelUnreachable
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch
 from perdure.features.facts.values.facts import GraphCounts
 from perdure.library.agent import AsyncAgent
 from perdure.library.agents.identities import IdentityFields
@@ -37,7 +37,7 @@ class Scribe:
     """
 
     def __init__(self, *failures: Exception, repeat: Exception | None = None) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[ReadBatch] = []
         self.failures = list(failures)
         self.repeat = repeat
         self.open = asyncio.Event()
@@ -47,7 +47,7 @@ class Scribe:
     def texts(self) -> list[list[str]]:
         return [[turn.text for turn in batch.turns] for batch in self.batches]
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         self.batches.append(batch)
         await self.open.wait()
         if self.failures or self.repeat:
@@ -69,7 +69,7 @@ class Scribe:
 class Pausing(Scribe):
     """One that lets others work before each batch."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         await asyncio.sleep(0)
         return await super().extract(batch)
 

@@ -12,7 +12,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelUnreachable
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.features.facts.test_background import Scribe, opened
@@ -74,7 +74,7 @@ async def test_a_deleted_fact_stays_deleted(facts: str) -> None:
 class Reviser(Scribe):
     """Says each turn anew about Oslo, better than what is known."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         fact = ExtractedFact(
             subject="User",
             relation="LIVES_IN",

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.tables import Episodes
-from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.extraction import Extraction, ReadBatch
 from perdure.features.facts.values.facts import FACT_STATES
 from perdure.library.agents.identities import IdentityFields
 from perdure.settings import Settings
@@ -198,7 +198,7 @@ async def test_a_passage_of_two_agents_is_read_again_by_both() -> None:
     """It gave no fact before."""
 
     class Terse(Scribe):
-        async def extract(self, batch: Batch) -> Extraction:
+        async def extract(self, batch: ReadBatch) -> Extraction:
             extraction = await super().extract(batch)
             return Extraction() if "nothing" in str(batch.turns) else extraction
 

@@ -15,7 +15,7 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.extraction.worker import Extractions
-from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.extraction import Extraction, ReadBatch
 from perdure.testing import InlineStore
 from tests.features.facts.test_background import Scribe, opened, steps
 
@@ -34,7 +34,7 @@ class Held(Scribe):
         self.calls: list[asyncio.Event] = []
         self.is_free = False
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         if not self.is_free:
             self.calls.append(call := asyncio.Event())
             await call.wait()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.features.facts.tables import Graphs
 from perdure.features.facts.units.graphs import FactFields, add_facts
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -47,7 +47,7 @@ async def opened_with_patterns() -> AsyncIterator[AsyncPerdure]:
 class Mover(Scribe):
     """Hears where somebody lives, and that it is instead of whatever is known, of any time."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         facts: list[ExtractedFact] = []
         entities = [ExtractedEntity(name="User", type="Person")]
         for turn in batch.turns:
@@ -296,7 +296,7 @@ def begin_of(when: str, at: datetime) -> datetime:
 class Teacher(Mover):
     """Hears also when somebody moved; who only lives somewhere does from the day of the turn, as models answer."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         said = {turn.number: turn for turn in batch.turns}
         plain = [replace(turn, text=f"I live in {place_of(turn.text)}.") for turn in batch.turns]
         found = await super().extract(replace(batch, turns=plain))

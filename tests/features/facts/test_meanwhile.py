@@ -20,7 +20,7 @@ from perdure.engine.workers.background import LineWorker
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.tables import Entities
-from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.extraction import Extraction, ReadBatch
 from perdure.testing import InlineStore, calls, says
 from tests.features.facts.test_background import Scribe, opened, pause, said, settled, steps
 
@@ -32,7 +32,7 @@ class Picky(Scribe):
         super().__init__()
         self.declined = declined
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         extraction = await super().extract(batch)
         if any(word in turn.text for turn in batch.turns for word in self.declined):
             raise ModelReplyInvalid("I can't help with that.")
@@ -311,7 +311,7 @@ async def test_a_text_outlasts_a_model_that_is_away() -> None:
     class Away(Scribe):
         is_away = True
 
-        async def extract(self, batch: Batch) -> Extraction:
+        async def extract(self, batch: ReadBatch) -> Extraction:
             if self.is_away:
                 raise ModelUnreachable("nobody answers")
             return await super().extract(batch)
@@ -398,7 +398,7 @@ async def test_what_changes_all_the_time_is_left_for_later() -> None:
         message = await message_of(agent)
 
         class Restless(Scribe):
-            async def extract(self, batch: Batch) -> Extraction:
+            async def extract(self, batch: ReadBatch) -> Extraction:
                 await agent.update_message(message, f"again {len(self.batches)}")  # type: ignore[arg-type]
                 return await super().extract(batch)
 

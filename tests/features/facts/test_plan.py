@@ -11,7 +11,7 @@ import pytest
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
 from perdure.features.facts.extraction.plan import FACTS_MAX, plan_extraction
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import Entity, Fact, FactRule
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -33,10 +33,10 @@ LIVES = Fact(
     created_at=NOW,
 )
 TURNS = (
-    Turn(number=1, speaker="Ada", text="I moved to Milan on 3 May 2026. My sister is Eva.", occurred_at=NOW),
-    Turn(number=2, speaker="page", text="Ada likes spam.", occurred_at=NOW, trust="web", is_user=False),
+    SpokenTurn(number=1, speaker="Ada", text="I moved to Milan on 3 May 2026. My sister is Eva.", occurred_at=NOW),
+    SpokenTurn(number=2, speaker="page", text="Ada likes spam.", occurred_at=NOW, trust="web", is_user=False),
 )
-BATCH = Batch(turns=TURNS, entities=[ADA, TURIN, MILAN], facts=[LIVES])
+BATCH = ReadBatch(turns=TURNS, entities=[ADA, TURIN, MILAN], facts=[LIVES])
 ENTITIES = (
     ExtractedEntity(name="Ada", type="Person", known=1),
     ExtractedEntity(name="Milan", type="Location", known=3),
@@ -54,7 +54,7 @@ MOVED = ExtractedFact(
 )
 
 
-def plan(*facts: ExtractedFact, batch: Batch = BATCH, entities: tuple[ExtractedEntity, ...] = ENTITIES) -> Any:
+def plan(*facts: ExtractedFact, batch: ReadBatch = BATCH, entities: tuple[ExtractedEntity, ...] = ENTITIES) -> Any:
     return plan_extraction(batch, Extraction(entities=entities, facts=facts))
 
 

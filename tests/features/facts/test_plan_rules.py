@@ -11,16 +11,16 @@ import pytest
 
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.core.text.credentials import HIDDEN
-from perdure.features.facts.extraction.plan import Plan, plan_extraction
+from perdure.features.facts.extraction.plan import FactPlan, plan_extraction
 from perdure.features.facts.extraction.times import parse_time
 from perdure.features.facts.values.extraction import (
-    Batch,
     ExtractedEntity,
     ExtractedFact,
     Extraction,
     FactType,
+    ReadBatch,
     Schema,
-    Turn,
+    SpokenTurn,
 )
 from perdure.features.facts.values.facts import Entity, Fact, FactRule
 
@@ -58,9 +58,9 @@ KNOWN = [ADA, TURIN, MILAN, FIAT, SAM, OTHER_SAM, ROME]
 FACTS = [LIVES, known_fact(4, SAM, "WORKS_AT", FIAT), known_fact(5, OTHER_SAM, "LIVES_IN", ROME)]
 
 
-def turn(text: str, number: int = 1, **fields: Any) -> Turn:
+def turn(text: str, number: int = 1, **fields: Any) -> SpokenTurn:
     values: dict[str, Any] = {"number": number, "speaker": "Ada", "text": text, "occurred_at": NOW}
-    return Turn(**{**values, **fields})
+    return SpokenTurn(**{**values, **fields})
 
 
 def fact(subject: str, relation: str, object_: str, **fields: Any) -> ExtractedFact:
@@ -69,10 +69,10 @@ def fact(subject: str, relation: str, object_: str, **fields: Any) -> ExtractedF
     return ExtractedFact(**{**values, **fields})
 
 
-def plan(text: str, names: Mapping[str, str], *facts: ExtractedFact, **batch: Any) -> Plan:
+def plan(text: str, names: Mapping[str, str], *facts: ExtractedFact, **batch: Any) -> FactPlan:
     """The plan for one turn of Ada, with entities as name -> type."""
     return plan_extraction(
-        Batch(**{"turns": [turn(text)], "entities": [ADA, TURIN], "facts": [LIVES], **batch}),
+        ReadBatch(**{"turns": [turn(text)], "entities": [ADA, TURIN], "facts": [LIVES], **batch}),
         Extraction(entities=[ExtractedEntity(name=name, type=type_) for name, type_ in names.items()], facts=facts),
     )
 
@@ -152,7 +152,7 @@ def test_attributes_are_of_the_schema_of_their_type() -> None:
     eva = ExtractedEntity(
         name="Eva", type="Person", attributes={"age": "old", "title": "password: hunter22x", "height": 3}
     )
-    batch = Batch(turns=[turn("Eva, my sister.")], schema=schema)
+    batch = ReadBatch(turns=[turn("Eva, my sister.")], schema=schema)
 
     found = plan_extraction(batch, Extraction(entities=[eva], facts=[fact("Ada", "SISTER_OF", "Eva")]))
 
@@ -160,10 +160,10 @@ def test_attributes_are_of_the_schema_of_their_type() -> None:
     assert found.dropped == {"attribute is not of the schema": 2}
 
 
-def people(text: str, one: ExtractedEntity, *facts: ExtractedFact, **extra: str) -> Plan:
+def people(text: str, one: ExtractedEntity, *facts: ExtractedFact, **extra: str) -> FactPlan:
     entities = [one, *(ExtractedEntity(name=name, type=type_) for name, type_ in extra.items())]
     return plan_extraction(
-        Batch(turns=[turn(text)], entities=KNOWN, facts=FACTS), Extraction(entities=entities, facts=facts)
+        ReadBatch(turns=[turn(text)], entities=KNOWN, facts=FACTS), Extraction(entities=entities, facts=facts)
     )
 
 
@@ -190,7 +190,7 @@ def test_a_name_that_two_entities_of_the_answer_have_names_neither() -> None:
     milan = ExtractedEntity(name="Milan", type="Location")
 
     found = plan_extraction(
-        Batch(turns=[turn("Sam lives in Milan.")], entities=KNOWN, facts=FACTS),
+        ReadBatch(turns=[turn("Sam lives in Milan.")], entities=KNOWN, facts=FACTS),
         Extraction(entities=[*sams, milan], facts=[fact("Sam", "LIVES_IN", "Milan")]),
     )
 
@@ -301,6 +301,6 @@ def test_what_only_a_page_names_is_the_page_s_whatever_the_answer_claims() -> No
     forged = fact("Ada", "LIKES", "EvilCorp", turns=(1,))
     corp = ExtractedEntity(name="EvilCorp", type="Organization")
 
-    (found,) = plan_extraction(Batch(turns=turns), Extraction(entities=[corp], facts=[forged])).facts
+    (found,) = plan_extraction(ReadBatch(turns=turns), Extraction(entities=[corp], facts=[forged])).facts
 
     assert found.trust == "tool"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from perdure.core.errors import ModelUnreachable
-from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.extraction import Extraction, ReadBatch
 from tests.features.facts.test_background import Scribe, opened
 from tests.features.facts.test_decisions import Reviser, texts
 
@@ -18,7 +18,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 class Rewords(Reviser):
     """Finds nothing known in what is said, and adds it as it is said."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         extraction = await super().extract(batch)
         return replace(extraction, facts=[replace(one, decision="ADD", known=None) for one in extraction.facts])
 

@@ -13,7 +13,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.features.facts.values.extraction import Batch, Extraction
+from perdure.features.facts.values.extraction import Extraction, ReadBatch
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.features.facts.test_background import Scribe, opened
@@ -121,7 +121,7 @@ class Dated(Scribe):
         super().__init__()
         self.times = {"valid_at": valid_at, "invalid_at": invalid_at}
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         found = await super().extract(batch)
         return replace(found, facts=[replace(fact, **self.times) for fact in found.facts])  # type: ignore[arg-type]
 

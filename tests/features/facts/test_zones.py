@@ -22,7 +22,7 @@ from perdure.core.text.zones import local
 from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.extraction.plan import PlannedFact, plan_extraction
 from perdure.features.facts.units.context import fact_line
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.extraction import ExtractedEntity, ExtractedFact, Extraction, ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import Fact
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
@@ -76,8 +76,8 @@ def around_midnight() -> st.SearchStrategy[datetime]:
 
 def read(text: str, at: datetime, zone: str) -> PlannedFact:
     """The fact that patterns find in a sentence that somebody says there."""
-    turn = Turn(number=1, speaker="User", text=text, occurred_at=local(at, ZoneInfo(zone)))
-    batch = Batch(turns=[turn])
+    turn = SpokenTurn(number=1, speaker="User", text=text, occurred_at=local(at, ZoneInfo(zone)))
+    batch = ReadBatch(turns=[turn])
     (found,) = plan_extraction(batch, asyncio.run(PatternExtractor().extract(batch))).facts
     return found
 
@@ -106,8 +106,8 @@ def test_a_day_that_a_model_answers_is_one_of_the_speaker(zone: str, at: datetim
     entities = [ExtractedEntity(name="User", type="Person"), ExtractedEntity(name="Turin", type="Location")]
     names = {"subject": "User", "relation": "LIVES_IN", "object": "Turin", "text": "User lives in Turin."}
     fact = ExtractedFact(**names, turns=(1,), valid_at=answer)  # type: ignore[arg-type]
-    turn = Turn(number=1, speaker="User", text="I moved to Turin yesterday.", occurred_at=now)
-    planned = plan_extraction(Batch(turns=[turn]), Extraction(entities=entities, facts=[fact])).facts
+    turn = SpokenTurn(number=1, speaker="User", text="I moved to Turin yesterday.", occurred_at=now)
+    planned = plan_extraction(ReadBatch(turns=[turn]), Extraction(entities=entities, facts=[fact])).facts
 
     assert [one.valid_at and one.valid_at.astimezone(home).date() for one in planned] == [day]
 

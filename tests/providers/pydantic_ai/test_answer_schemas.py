@@ -11,14 +11,14 @@ import pytest
 from perdure.core.errors import ModelError
 from perdure.core.models import ModelRequest
 from perdure.features.facts.extraction.model_extractor import answer_schema
-from perdure.features.facts.values.extraction import Batch, FactType, Schema
+from perdure.features.facts.values.extraction import FactType, ReadBatch, Schema
 from perdure.providers.pydantic_ai.model import DirectModel
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking
 from tests.providers.pydantic_ai.test_requests import ANSWERS, ANTHROPIC, GOOGLE, OPENAI, wire
 from tests.support.http_payloads import Payload, PayloadServer
 
 FACTS = answer_schema(
-    Batch(
+    ReadBatch(
         turns=(),
         schema=Schema(
             entity_types={"Person": {"properties": {"age": {"type": "integer"}}}, "Location": {}},
@@ -34,7 +34,7 @@ def properties(**parts: Any) -> dict[str, Any]:
 
 SCHEMAS: list[dict[str, Any]] = [
     dict(FACTS),
-    dict(answer_schema(Batch(turns=()))),
+    dict(answer_schema(ReadBatch(turns=()))),
     properties(x={}),
     properties(x=True),
     properties(x={"type": ["integer", "null"]}),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from perdure.core.errors import ModelRequestRefused
+from perdure.core.errors import ModelError, ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.providers.pydantic_ai.model import DirectModel
@@ -56,6 +56,21 @@ async def test_who_stops_listening_leaves_nothing_open(provider: str, name: str)
         async with aclosing(direct.respond(asking(provider))) as pieces:  # type: ignore[type-var]
             await anext(pieces)
         await direct.aclose()
+
+
+@pytest.mark.parametrize("provider", [ANTHROPIC, GOOGLE])
+async def test_no_key_of_the_environment_goes_to_another_server(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """A client that registers a server without a key must not get the operator's."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    async with PayloadServer(Payload.json({}, status=400)) as server:
+        direct = DirectModel(provider=provider, model=MODELS[provider], base_url=server.url)
+        with pytest.raises(ModelError):
+            await anext(aiter(direct.respond(asking(provider))))
+        await direct.aclose()
+
+    assert server.received
+    assert KEY not in str([one.headers for one in server.received])
 
 
 async def test_several_at_once_share_one_connection() -> None:

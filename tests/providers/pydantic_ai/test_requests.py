@@ -12,7 +12,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.features.facts.extraction.model_extractor import answer_schema
-from perdure.features.facts.values.extraction import Batch
+from perdure.features.facts.values.extraction import ReadBatch
 from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
@@ -296,7 +296,7 @@ async def test_a_list_of_types_in_the_shape_of_the_answer_is_several_shapes() ->
     shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": wanted}}
     text = json.dumps(await wire(ANTHROPIC, asking(ANTHROPIC, response_format=shape)))
     assert '"anyOf"' in text and '"when"' in text and '["string", "null"]' not in text
-    facts = answer_schema(Batch(turns=()))
+    facts = answer_schema(ReadBatch(turns=()))
     shape = {"type": "json_schema", "json_schema": {"name": "facts", "schema": facts}}
     assert "valid_at" in json.dumps(await wire(ANTHROPIC, asking(ANTHROPIC, response_format=shape)))
 

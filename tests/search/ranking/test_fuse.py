@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.search.ranking.fuse import add_late, rank
-from perdure.search.ranking.pool import ASSISTANT, USER, Pool, QueryHints, Scope
+from perdure.search.ranking.pool import ASSISTANT, USER, Pool, PoolScope, QueryHints
 from perdure.search.ranking.weights import HYBRID, LEXICAL, PASSAGES, Weights
 from tests.support.strategies import effort
 
@@ -34,7 +34,7 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
     counts = column(numbers if wild else st.sampled_from([0.0, 0.0, 0.35, 1.0, 2.0]), clauses * size)
     return Pool.of(
         np.array(draw(st.permutations(range(size)))),
-        Scope(
+        PoolScope(
             rows=draw(st.integers(0 if wild else size, 500)),
             sessions=draw(st.integers(0 if wild else 3, 9)),
             mean_chars=draw(numbers) if wild else 90.0,
@@ -69,7 +69,7 @@ def select_rows(pool: Pool, rows: Any) -> Pool:
 
 def small(**columns: Any) -> Pool:
     """Three rows that are nobody's neighbours, of which nothing is known but `columns`."""
-    return Pool.of(np.array([10, 20, 30]), Scope(rows=100, mean_chars=150), **columns)
+    return Pool.of(np.array([10, 20, 30]), PoolScope(rows=100, mean_chars=150), **columns)
 
 
 @effort(12, 1000)
@@ -124,7 +124,7 @@ def test_length_lifts_no_neighbour_over_a_match(word_in_long: bool) -> None:
     passes."""
     columns = {"session": np.zeros(3, np.int64), "place": np.arange(3), "chars": np.array([36.0, 900.0, 7.0])}
     counts = np.array([[1.0, float(word_in_long), 0.0]])
-    pool = Pool.of(np.array([10, 20, 30]), Scope(rows=3, mean_chars=314), counts=counts, **columns)
+    pool = Pool.of(np.array([10, 20, 30]), PoolScope(rows=3, mean_chars=314), counts=counts, **columns)
 
     ranked = rank(pool, QueryHints(now=NOW), LEXICAL)
     assert ranked.order.tolist() == ([1, 0, 2] if word_in_long else [0, 1, 2])
@@ -223,7 +223,7 @@ def test_each_signal_lifts_its_row(hints: QueryHints, columns: dict[str, Any]) -
 
 def test_a_rows_neighbours_share_its_words() -> None:
     """A row beside a match is found before one far from it, the one after it before the one before it."""
-    pool = Pool.of(np.arange(6), Scope(rows=100), place=np.arange(6), counts=np.array([[0, 0, 1.0, 0, 0, 0]]))
+    pool = Pool.of(np.arange(6), PoolScope(rows=100), place=np.arange(6), counts=np.array([[0, 0, 1.0, 0, 0, 0]]))
 
     ranked = rank(pool, QueryHints(), LEXICAL)
     assert ranked.order[:2].tolist() == [2, 3]
@@ -243,7 +243,7 @@ def test_sessions_do_not_share() -> None:
     """The last row of a session gains nothing from the first of the next."""
     pool = Pool.of(
         np.arange(4),
-        Scope(rows=100, sessions=2),
+        PoolScope(rows=100, sessions=2),
         place=np.arange(4),
         session=np.array([0, 0, 1, 1]),
         counts=np.array([[0, 1.0, 0, 0]]),
@@ -258,7 +258,7 @@ def test_a_row_of_no_session_is_one_of_its_own() -> None:
     outside = small(counts=counts, session=np.array([-2, -1, 0]))
     inside = small(counts=counts, session=np.array([1, 2, 0]))
     ranked = [
-        rank(replace(pool, scope=Scope(rows=100, sessions=3, session_rows=np.array(rows))), QueryHints(), LEXICAL)
+        rank(replace(pool, scope=PoolScope(rows=100, sessions=3, session_rows=np.array(rows))), QueryHints(), LEXICAL)
         for pool, rows in ((outside, [9, 30, 50]), (inside, [9, 1, 1]))
     ]
 
@@ -270,7 +270,7 @@ def test_one_word_does_not_outweigh_all_else_in_a_large_scope() -> None:
     """A word's worth stays bounded when nearly every row of a huge scope scores 0."""
     counts = np.array([[1.0, 0, 0], [0, 0, 0], [0, 0, 0]])
     few, many = (
-        rank(replace(small(counts=counts), scope=Scope(rows=rows)), QueryHints(), LEXICAL).scores[0]
+        rank(replace(small(counts=counts), scope=PoolScope(rows=rows)), QueryHints(), LEXICAL).scores[0]
         for rows in (300, 3_000_000)
     )
 
@@ -279,12 +279,12 @@ def test_one_word_does_not_outweigh_all_else_in_a_large_scope() -> None:
 
 def test_an_empty_pool_is_no_error() -> None:
     """Nothing found is an empty order."""
-    assert rank(Pool.of(np.zeros(0, int), Scope(rows=0)), ANY_HINTS, HYBRID).order.tolist() == []
+    assert rank(Pool.of(np.zeros(0, int), PoolScope(rows=0)), ANY_HINTS, HYBRID).order.tolist() == []
 
 
 def test_columns_of_other_lengths_and_names_are_refused() -> None:
     """One too short would otherwise be stretched, one that nobody knows passed over."""
     with pytest.raises(ValueError, match="different lengths"):
-        Pool.of(np.arange(3), Scope(rows=3), chars=np.arange(2))
+        Pool.of(np.arange(3), PoolScope(rows=3), chars=np.arange(2))
     with pytest.raises(ValueError, match="no columns of a pool: asked"):
-        Pool.of(np.arange(3), Scope(rows=3), asked=np.arange(3))
+        Pool.of(np.arange(3), PoolScope(rows=3), asked=np.arange(3))

@@ -254,16 +254,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
         options = replace(options, parallel_tool_calls=False)
     if recipe.tool_choice is not None and options.tool_choice != "none":
         options = replace(options, tool_choice=cast("ToolChoice", recipe.tool_choice))
-    return ModelRequest(
-        model=model,
-        system=view.prefix.system,
-        tools=view.prefix.tools,
-        messages=view.messages,
-        opening=view.prefix.opening,
-        in_words=bool(view.prefix.words_zone),
-        tail=recipe.tail,
-        options=options,
-    )
+    return view.request(model, tail=recipe.tail, options=options)
 
 
 def check_legal(messages: Sequence[Message]) -> None:

@@ -69,7 +69,7 @@ def render_first_fit(widths: Sequence[int], most: int, render: Callable[[int, in
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RowSpan:
     """The numbers [`first`, `last`]; None: no bound."""
 
     first: int | None = None
@@ -81,7 +81,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineSpan:
     """The lines [`first`, `last`] of a message, from 1; with `from_char`, characters of one line."""
 
     first: int = 1
@@ -93,25 +93,25 @@ class Lines:
 _SPAN = re.compile(r"(?P<one>\d{1,15})|(?P<first>\d{1,15})?(?:\.\.|-)(?P<last>\d{1,15})?", re.ASCII)
 
 
-def parse_rows(text: str, argument: str = "rows", least: int = 0) -> Span:
+def parse_rows(text: str, argument: str = "rows", least: int = 0) -> RowSpan:
     """Parse numbers of messages, nodes, rows or lines, `20..30`. Raises: ToolError."""
     return _span(text, argument, "20..30, 20.. or 20", least)
 
 
-def parse_lines(text: str) -> Lines:
+def parse_lines(text: str) -> LineSpan:
     """Parse lines `120..180`, or characters `3:500..900` of line 3. Raises: ToolError."""
     how = "120..180, 120.. or 120; 3:500..900 for characters of line 3"
     line, colon, chars = text.strip().strip("\"'`").partition(":")
     span = _span(line, "lines", how)
     if not colon:
-        return Lines(span.first or 1, span.last)
+        return LineSpan(span.first or 1, span.last)
     chars_span = _span(chars, "lines", how)
     if span.first is None or span.first != span.last:
         raise ToolError(f"lines={text[:40]!r} can't be used: write {how}")
-    return Lines(span.first, span.first, chars_span.first or 1, chars_span.last)
+    return LineSpan(span.first, span.first, chars_span.first or 1, chars_span.last)
 
 
-def _span(text: str, argument: str, how: str, least: int = 1) -> Span:
+def _span(text: str, argument: str, how: str, least: int = 1) -> RowSpan:
     """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError."""
     plain = "".join(text.split()).strip("\"'`")
     match, problem = _SPAN.fullmatch(plain), "can't be used"
@@ -125,12 +125,12 @@ def _span(text: str, argument: str, how: str, least: int = 1) -> Span:
         elif any(end is not None and end < least for end in (first, last)):
             problem = f"can't be used: they are counted from {least}"
         else:
-            return Span(first, last)
+            return RowSpan(first, last)
     raise ToolError(f"{argument}={text[:40]!r} {problem}: write {how}")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MessagePiece:
     """The text of a message's part, with the number of its first line; `tool`: the tool of a call or result."""
 
     text: str
@@ -139,20 +139,20 @@ class Piece:
     is_call: bool = False
 
 
-def pieces_of(message: Message) -> list[Piece]:
+def pieces_of(message: Message) -> list[MessagePiece]:
     """Return a message's texts, pictures as lines, calls with arguments, and results, part by part."""
     parts = [part for part in message.parts if isinstance(part, (Text, Image, ToolCall, ToolResult))]
-    pieces: list[Piece] = []
+    pieces: list[MessagePiece] = []
     line = 1
     for part in parts:
         match part:
             case Text(text=text) | Image(text=text):
-                piece = Piece(text, line)
+                piece = MessagePiece(text, line)
             case ToolCall():
-                piece = Piece(f"call {part.name}({part.arguments})", line, part.name, is_call=True)
+                piece = MessagePiece(f"call {part.name}({part.arguments})", line, part.name, is_call=True)
             case ToolResult():
                 text = part.text if len(parts) == 1 else f"result of {part.name}: {part.text}"
-                piece = Piece(text, line, part.name)
+                piece = MessagePiece(text, line, part.name)
         pieces.append(piece)
         line += piece.text.count("\n") + 1
     return pieces
@@ -178,7 +178,7 @@ def _date(moment: datetime, zone: tzinfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
-def show_message(message: Message, span: Lines, budget: Budget, *, zone: tzinfo) -> str:
+def show_message(message: Message, span: LineSpan, budget: Budget, *, zone: tzinfo) -> str:
     """Render a message's lines, as many as fit. Raises: ToolError: there are no such lines."""
     body = body_of(message)
     lines = body.split("\n")
@@ -194,7 +194,7 @@ def show_message(message: Message, span: Lines, budget: Budget, *, zone: tzinfo)
     return budget.cut(f"{message_handle(message.seq)}: no line of it fits into {budget.tokens} tokens")
 
 
-def check_lines(message: Message, lines: Sequence[str], span: Lines) -> None:
+def check_lines(message: Message, lines: Sequence[str], span: LineSpan) -> None:
     """Check that the span begins within the text. Raises: ToolError."""
     if span.first > len(lines):
         raise ToolError(f"{message_handle(message.seq)} has lines 1..{len(lines)}, there is no line {span.first}")
@@ -205,7 +205,7 @@ def check_lines(message: Message, lines: Sequence[str], span: Lines) -> None:
         )
 
 
-def _excerpt(lines: Sequence[str], span: Lines, render: Callable[[str, str], str], budget: Budget) -> str | None:
+def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], str], budget: Budget) -> str | None:
     """Return `render(lines, next_argument)` for as many numbered lines as fit; None if nothing fits.
 
     A line that does not fit by itself is shown in part.
@@ -275,7 +275,7 @@ def _entry(message: Message, budget: Budget, zone: tzinfo) -> str:
         return _answer(above, excerpt, f'[goes on: handle="{handle}", lines="{go_on}"]' if go_on else "")
 
     lines = body_of(message).split("\n")
-    return _excerpt(lines, Lines(), render, budget) or f"{handle}, {message.role}: cut, open {handle}"
+    return _excerpt(lines, LineSpan(), render, budget) or f"{handle}, {message.role}: cut, open {handle}"
 
 
 def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, int], str]) -> str:

@@ -28,7 +28,7 @@ _ONE_HANDLE = re.compile(r"(msg|node)-(\d+)(?:\.\.(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """What a summary is checked against.
 
     Args:
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditedSummary:
     """A summary with what it lacked put behind it.
 
     Args:
@@ -62,7 +62,7 @@ class Audit:
     invented: tuple[str, ...] = ()
 
 
-def audit_summary(summary: str, source: Source, *, max_tokens: int, counter: TokenCounter) -> Audit:
+def audit_summary(summary: str, source: SourceText, *, max_tokens: int, counter: TokenCounter) -> AuditedSummary:
     """Return the summary with the items it lacks, the most valuable first, as many as fit; and what is wrong with it.
 
     Tasks, open questions, decisions, paths, identifiers and numbers count; of results and call arguments only those
@@ -80,10 +80,10 @@ def audit_summary(summary: str, source: Source, *, max_tokens: int, counter: Tok
     left = {item for _, item in lacking} & {item for _, item in required}
     # What stands in the text now was put there; details of one message stand in one line, so each is looked for.
     missing = [one for one in required if one[1] in left and " ".join(one[1].text.split()) not in text]
-    return Audit(text, tuple(render_items(missing, source.handle)), invented)
+    return AuditedSummary(text, tuple(render_items(missing, source.handle)), invented)
 
 
-def cut_for_missing(summary: str, source: Source, *, max_tokens: int, counter: TokenCounter) -> str:
+def cut_for_missing(summary: str, source: SourceText, *, max_tokens: int, counter: TokenCounter) -> str:
     """Return the summary, cut so that the required items have room behind it, with them."""
     required = required_items(source.items, max_tokens=max_tokens, counter=counter)
     room = max_tokens - counter.count("\n\nAlso: " + " | ".join(render_items(required, source.handle)))
@@ -102,7 +102,7 @@ def required_items(items: Extract, *, max_tokens: int, counter: TokenCounter) ->
     return chosen
 
 
-def find_invented(summary: str, source: Source) -> Sequence[str]:
+def find_invented(summary: str, source: SourceText) -> Sequence[str]:
     """Return the identifiers, paths, addresses and handles of a summary that its source does not have."""
     known = _letters(source.text)
     invented = [
@@ -116,7 +116,7 @@ def find_invented(summary: str, source: Source) -> Sequence[str]:
     return list(dict.fromkeys(invented))[:INVENTED_SHOWN]
 
 
-def _is_behind(handle: str, source: Source) -> bool:
+def _is_behind(handle: str, source: SourceText) -> bool:
     """Whether a handle opens something that the summary stands for."""
     match = _ONE_HANDLE.fullmatch(handle)
     if match is None:

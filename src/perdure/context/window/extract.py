@@ -7,9 +7,12 @@ time linear in the text.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
+from pathlib import Path
+from typing import Final
 
 from perdure.context.sections.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
@@ -71,38 +74,19 @@ _SENTENCES = {"tasks": "task", "questions": "open", "decisions": "decided", "sta
 _END = re.compile(
     r"[.!?…]{1,6}[\"'”’»)\]]{0,3}(?=\s|$)|[。！？｡؟۔।]{1,6}[\"'”’）」』]{0,3}|[\n\r\x0b\x0c\x85\u2028\u2029]+"
 )
-_ABBREVIATED = ("Dr.", "Mr.", "Mrs.", "Ms.", "St.", "Prof.", "Nr.", "No.", "vs.", "e.g.", "i.e.", "z.B.", "bzw.", "ca.")
+PHRASES: Final = tomllib.loads(Path(__file__).with_name("phrases.toml").read_text(encoding="utf-8"))
+_ABBREVIATED = tuple(PHRASES["abbreviated"]["words"])
 _QUESTION = re.compile(r"[?？؟][\"'”’»)\]）」』]{0,3}$")
 _GREETING = 14  # characters; a shorter first sentence counts only if it is the only one
 
-# These three match lower-case text: ignoring case takes three times as long.
-_DECISION = re.compile(
-    r"\b(?:(?:we|i|they|user)(?:'ve| have)? (?:decided|agreed|chose|settled|will)\b|(?:we|i)['’]ll\b|agreed\b|decided\b"
-    r"|let['’]?s (?!see\b|talk\b|say\b|look\b|hope\b)\w|decision\b|go with\b|the plan is\b"
-    r"|(?:wir|ich) (?:nehmen?|werden?|machen?|verwenden?)\b|(?:entschieden|beschlossen|vereinbart|abgemacht)\b"
-    r"|einverstanden\b|(?:hemos )?(?:decidido|decidimos|acordado|acordamos)\b|de acuerdo\b|vamos a\b|combinado\b"
-    r"|(?:nous avons|on a|j['’]ai) (?:décidé|choisi|convenu)|d['’]accord\b|abbiamo deciso"
-    r"|(?:мы )?(?:решили|договорились|решено)|давайте|اتفقنا|قررنا|سنستخدم)"
+_WORDS, _SPACELESS_WORDS = (
+    {name: "|".join(table.get(key, ())) for name, table in PHRASES.items()} for key in ("words", "spaceless")
 )
-_DECISION_SPACELESS = re.compile(
-    r"决定|決定|决议|同意|说定|說定|商定|约定|就这么|就這麼|就用|[我咱]们?(?:来|會|会|就)?用|我們(?:來|會|就)?用|我(?:们|們)?(?:会|會|将|將)"
-    r"|一言为定|にします|にしよう|ことにし|使いましょう|합의|결정|하기로"
-)
-_TO_DO = re.compile(
-    r"\b(?:TODO\b|FIXME\b|[Tt]o[- ]do:|still (?:to do|open)\b|noch (?:zu tun|offen)\b|pendiente:|à faire\b)"
-    r"|待[办辦]|尚未完成|[还還]没完成|やること|할 일"
-)
-_ABOUT_SELF = re.compile(
-    r"\b(?:i am|i['’]m|my name|call me|i (?:live|work|like|love|hate|prefer|need|want|have)|(?:please )?remember that"
-    r"|ich (?:bin|heiße|wohne|arbeite|mag|brauche|will)|mein name|me llamo|soy|vivo en|trabajo|prefiero"
-    r"|je (?:suis|m['’]appelle|préfère|travaille|veux)|j['’]habite|меня зовут|я (?:живу|работаю|люблю|хочу))\b"
-    r"|我(?:叫|是|姓|住|在|喜[欢歡]|不喜|想|要|需要|有)|[请請]?[记記]住|私[はの]|اسمي|أنا"
-)
-_DEFERRAL = re.compile(
-    r"\b(?:i(?: do|['’]?m)?(?: not|n['’]t) (?:know|sure)|not sure yet|can['’]?t (?:say|tell)"
-    r"|weiß (?:ich )?(?:es )?nicht|i(?:['’]| wi)ll (?:check|look|find out|get back)|no (?:lo )?sé"
-    r"|je ne sais pas|не знаю)|不知道|不清楚|不确定|稍后|稍後|回头|わかりません|모르"
-)
+# All but `_TO_DO` match lower-case text: ignoring case takes three times as long.
+_DECISION, _DECISION_SPACELESS = re.compile(rf"\b(?:{_WORDS['decision']})"), re.compile(_SPACELESS_WORDS["decision"])
+_TO_DO = re.compile(rf"\b(?:{_WORDS['to_do']})|{_SPACELESS_WORDS['to_do']}")
+_ABOUT_SELF = re.compile(rf"\b(?:{_WORDS['about_self']})\b|{_SPACELESS_WORDS['about_self']}")
+_DEFERRAL = re.compile(rf"\b(?:{_WORDS['deferral']})|{_SPACELESS_WORDS['deferral']}")
 
 _TOKEN = re.compile(r"[A-Za-z0-9_./\\~@:#%&?=+$-]{3,}")
 _WIDE_PATH = re.compile(r"(?:~|[A-Za-z]:)?(?:[/\\][\w.+-]{1,80}){2,20}")

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from perdure.context.sections.stubs import apply_stubs
-from perdure.context.window.extract import clip, extract, one_line, render_extract, render_most, sentences_of, spread
+from perdure.context.window.extract import (
+    PHRASES,
+    clip,
+    extract,
+    one_line,
+    render_extract,
+    render_most,
+    sentences_of,
+    spread,
+)
 from perdure.context.window.plan import Evict, Merge
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
@@ -208,27 +217,8 @@ _CALL = re.compile(
     r"|<\|?(?:tool_calls?|tool_call_begin|function|function_calls?|invoke|python_tag)\b|\[TOOL_CALLS\])",
     re.IGNORECASE,
 )
-_REFUSALS = (
-    r"(?:i['’]?m|i am) (?:\w+ )?(?:sorry|afraid|unable|not able)|(?:my )?(?:sincere )?apologies|i apologi[sz]e",
-    r"sorry[.!,]|sorry,? (?:but |that )?(?:i|we|there|this|that)\b|unfortunately,? i (?:can|am|do|could|have)",
-    r"i (?:can ?not|can['’]t|won['’]t|do not|don['’]t) (?:assist|help|summari|provide|do that|comply|see|have)\b",
-    r"(?:could|can|would) you (?:please )?(?:provide|share|clarify|paste|send|tell)",
-    r"how (?:can|may) i (?:help|assist)|please (?:provide|share|paste|send|give me|let me)",
-    r"(?:there is|there['’]s|i see) no (?:conversation|transcript|source)",
-    r"(?:the|your) (?:conversation|transcript|source|message)s? (?:is|seems(?: to be)?) (?:empty|missing|blank)",
-    r"(?:i['’]d be|i['’]m|i am) (?:happy|glad|ready) to|bitte (?:geben|gib|stell|teil|senden)",
-    r"als (?:ki|sprachmodell)\b|(?:es )?tut mir (?:\w+ )?leid|entschuldig|verzeihung|leider (?:kann|konnte|darf) ich",
-    r"ich kann (?:\w+ )?(?:nicht|keine)|lo (?:siento|lamento)|disculp[ae]|perdón|no puedo",
-    r"como (?:una? )?(?:ia|modelo|inteligencia)\b|por favor,? proporcion|(?:je suis )?(?:vraiment )?désolée?",
-    r"je ne (?:peux|suis) pas|en tant qu|veuillez|mi dispiace|non posso|in quanto ia|desculpe|sinto muito|lamento\b",
-    r"não posso|infelizmente,? (?:eu )?não|het spijt me|sorry, maar|ik kan (?:\w+ )?(?:niet|geen)|przepraszam",
-    r"üzgünüm|maaf\b|к сожалению, я|извините|простите|прошу прощения|я не могу|как (?:ии|языковая)\b|آسف|أعتذر",
-    r"عذر[اًا]|لا أستطيع|لا يمكنني|मुझे खेद|क्षमा|माफ|申し訳|すみません|ごめん|恐れ入りますが|私はAI|죄송|미안",
-    r"저는 AI|(?:很|非常|真的|十分|实在)?(?:抱歉|对不起|對不起|遗憾)(?=[，,。！!、\s]|[我但无無]|\Z)|不好意思[，,]",
-    r"请您?(?:提供|给出|粘贴|发送)|作为(?:一个|一名|一款)?(?:AI|人工智能|语言模型|大模型)",
-    r"我(?:无法|無法|不能)(?:帮|协助|提供|总结|完成|处理|满足)",
-)
-_REFUSAL = re.compile(rf"\A[\s*_#>-]{{0,3}}(?:{'|'.join(_REFUSALS)})", re.IGNORECASE)
+_REFUSALS = "|".join(PHRASES["refusal"]["words"])
+_REFUSAL = re.compile(rf"\A[\s*_#>-]{{0,3}}(?:{_REFUSALS})", re.IGNORECASE)
 _AS_AI = re.compile(
     r"(?:\A|[.!?。！]\s{0,3})(?:as an? (?:ai|artificial intelligence|large language|language model)\b[^.\n]{0,40}\bi\b"
     r"|i (?:can ?not|can['’]t|am unable to|won['’]t) (?:assist|help|fulfil|comply|provide a summary|summari))",
@@ -356,14 +346,6 @@ def _repeats_itself(words: Sequence[str]) -> bool:
     return len(set(runs)) < len(runs) * 0.4
 
 
-_COMMON = re.findall(
-    r"\w+",
-    "about after again agent also answer asked assistant been before being could conversation does from have into"
-    " message more summary that their them then there they this user wants were what when where which while will"
-    " with would your 用户 助手 对话 用戶",
-)
-
-
 def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     """Return whether a summary shares enough words with its source, or numbers and names if it is a translation."""
     summary_words, source_words = key_words(words), key_words(source)
@@ -388,7 +370,7 @@ def _is_latin(words: set[str]) -> bool:
     return sum(map(str.isascii, words)) * 2 >= len(words)
 
 
-_TOO_COMMON = {word[:5] for word in _COMMON}
+_TOO_COMMON = {word[:5] for word in PHRASES["common"]["words"]}
 
 
 def key_words(words: Sequence[str]) -> set[str]:

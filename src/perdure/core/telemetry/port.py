@@ -88,7 +88,7 @@ class LeaseTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionDone:
     """Messages left a view: behind a summary (of a model, or of our code), or in part."""
 
     by: str
@@ -111,7 +111,7 @@ class Transaction:
     retries: int = 0
 
 
-Fact = RunAsked | LeaseTaken | Compacted | Transaction
+Fact = RunAsked | LeaseTaken | CompactionDone | Transaction
 
 
 def error_kind(error: BaseException) -> str:

@@ -93,6 +93,16 @@ _NAMED = (
     *(_named(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE),
 )
 
+_NAME_PARTS = (
+    "pass pwd pin key secret token code otp cvv cvc phrase mnemonic wort woord mot contrase senha hasło lösenord şifre"
+    " пароль log sig authenticate ssh unlock connect 密 口令 私钥 令牌 验证码 驗證碼 助记词 助記詞 授权码 激活码"
+    " パスワード 暗証番号 비밀번호"
+)
+_IN_NAMES = tuple(_NAME_PARTS.split())
+"""One of these is in each name of a credential: most texts have none, and need no closer look."""
+_FORM_CHARS, _IN_FORMS = 16, ("://", "private key", "cvv", "cvc")
+"""A credential of a known form is at least so long without a space, or has one of these in or beside it."""
+
 
 def holds_credential(text: str) -> bool:
     """Return whether a text holds something that looks like a password, a key or a token."""
@@ -122,6 +132,10 @@ def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
         hidden[value] = None
         return match.string[match.start() : start] + HIDDEN + match.string[end : match.end()]
 
-    for pattern in (*_NAMED, _FORMS):
+    # As `re` folds them: ı and İ are an i for it.
+    folded = text.casefold().replace("ı", "i").replace("\u0307", "")
+    for pattern in _NAMED if any(map(folded.__contains__, _IN_NAMES)) else ():
         text = pattern.sub(note, text)
+    if max(map(len, text.split()), default=0) >= _FORM_CHARS or any(map(folded.__contains__, _IN_FORMS)):
+        text = _FORMS.sub(note, text)
     return text, hidden

@@ -84,7 +84,8 @@ class StringMember:
             self._end_string()
             return at + 1
         if run := _RUN.match(text, at):
-            self._take(_decode(run.group()), found)
+            escaped = run.group()
+            self._take(encodable(json.loads(f'"{escaped}"', strict=False) if "\\" in escaped else escaped), found)
             return run.end()
         if _BEGUN.fullmatch(text, at):
             self._rest = text[at:]
@@ -113,7 +114,6 @@ class StringMember:
             self._place = "other value"
 
     def _read_mark(self, mark: str) -> None:
-        """Read one character outside strings."""
         if mark.isspace() or (self._place == "value" and mark == ":"):
             return
         match self._place:
@@ -142,8 +142,3 @@ def read_string(text: str, name: str) -> str | None:
     member = StringMember(name)
     found = member.read(text)
     return found if member.has_begun else None
-
-
-def _decode(escaped: str) -> str:
-    """The text of a string's inside."""
-    return encodable(json.loads(f'"{escaped}"', strict=False)) if "\\" in escaped else encodable(escaped)

@@ -11,7 +11,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergedText:
     """A merged text. `is_clean`: no place was changed by both; else both forms stand there, between marks."""
 
     text: str
@@ -27,16 +27,16 @@ class _Change:
     lines: tuple[str, ...]
 
 
-def merge_lines(base: str, ours: str, theirs: str) -> Merge:
+def merge_lines(base: str, ours: str, theirs: str) -> MergedText:
     """Return `ours` with what changed from `base` to `theirs`.
 
     Lines that were put right before or behind a changed place are kept; two changes of one line are a conflict, unless
     they are equal.
     """
     if ours == base:
-        return Merge(theirs, True)
+        return MergedText(theirs, True)
     if theirs in (base, ours):
-        return Merge(ours, True)
+        return MergedText(ours, True)
     lines = _lines(base)
     left, right = _changes(lines, _lines(ours)), _changes(lines, _lines(theirs))
     merged: list[str] = []
@@ -57,12 +57,19 @@ def merge_lines(base: str, ours: str, theirs: str) -> Merge:
             is_clean = False
             merged += ["<<<<<<< now", *forms[0], "=======", *forms[1], ">>>>>>> without the write"]
         place = last
-    return Merge("\n".join((*merged, *lines[place:])), is_clean)
+    return MergedText("\n".join((*merged, *lines[place:])), is_clean)
 
 
 def _lines(text: str) -> list[str]:
     """The lines of a text; an empty one has none."""
     return text.split("\n") if text else []
+
+
+def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many lines are the same at the beginning, and how many of the others at the end."""
+    shorter = min(len(old), len(new))
+    first = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    return first, next((at for at in range(shorter - first) if old[-1 - at] != new[-1 - at]), shorter - first)
 
 
 def _changes(base: Sequence[str], other: Sequence[str]) -> list[_Change]:
@@ -71,9 +78,7 @@ def _changes(base: Sequence[str], other: Sequence[str]) -> list[_Change]:
     Equal lines at both ends are no part of a change: where a line stands several times, a matcher alone may take
     another one of them for the one that went.
     """
-    shorter = min(len(base), len(other))
-    first = next((at for at in range(shorter) if base[at] != other[at]), shorter)
-    same = next((at for at in range(shorter - first) if base[-1 - at] != other[-1 - at]), shorter - first)
+    first, same = _same_ends(base, other)
     old, new = base[first : len(base) - same], other[first : len(other) - same]
     if not old or not new or diff_steps(old, new) > DIFF_STEPS:
         return [_Change(first, first + len(old), tuple(new))] if old or new else []
@@ -179,28 +184,21 @@ def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
 
 def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
     """Return a diff of one hunk, from the first changed line to the last."""
-    shorter = min(len(old), len(new))
-    first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)
+    first, same = _same_ends(old, new)
     above, below = old[max(first - 1, 0) : first], old[len(old) - same :][:1]
     old_part, new_part = old[first : len(old) - same], new[first : len(new) - same]
     around = len(above) + len(below)
-    sizes = (_range(first - len(above), around + len(lines)) for lines in (old_part, new_part))
+    sizes = ((first - len(above), around + len(lines)) for lines in (old_part, new_part))
+    # Lines are counted from 1, and a count of 1 is left out.
+    heads = (f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}" for start, count in sizes)
     marks = ((" ", above), ("-", old_part), ("+", new_part), (" ", below))
-    return "\n".join(["@@ -{} +{} @@".format(*sizes), *(mark + line for mark, lines in marks for line in lines)])
-
-
-def _range(first: int, count: int) -> str:
-    """Lines from `first`, counted from 0, as a hunk's head has them."""
-    return f"{first + 1}" if count == 1 else f"{first + (count > 0)},{count}"
+    return "\n".join(["@@ -{} +{} @@".format(*heads), *(mark + line for mark, lines in marks for line in lines)])
 
 
 def find_line_before(before: str, after: str, line: int) -> int | None:
     """Return which line of `before` the line `line` of `after` was, both counted from 0; None: it is new."""
     old, new = before.split("\n"), after.split("\n")
-    shorter = min(len(old), len(new))
-    first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)
+    first, same = _same_ends(old, new)
     if line < first:
         return line
     if line >= len(new) - same:

@@ -60,7 +60,6 @@ class _Reader:
         self._text, self.at = text, at
 
     def members(self, depth: int) -> tuple[dict[str, Any], bool]:
-        """The members of an object."""
         members: dict[str, Any] = {}
         while (sign := self._next()) and sign != "}":
             key, whole = self._string(sign, _KEY_ENDS) if sign in _QUOTES else self._word()
@@ -76,7 +75,6 @@ class _Reader:
         return members, bool(sign)
 
     def _items(self, depth: int) -> tuple[list[Any], bool]:
-        """The items of a list."""
         items: list[Any] = []
         while (sign := self._next()) and sign != "]":
             value, whole = self._value(depth)
@@ -88,7 +86,6 @@ class _Reader:
         return items, bool(sign)
 
     def _value(self, depth: int) -> tuple[Any, bool]:
-        """A value of any kind."""
         sign = self._next()
         if sign in _QUOTES:
             return self._string(sign, _TEXT_ENDS)

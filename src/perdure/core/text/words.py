@@ -77,7 +77,6 @@ _stemmers = _Stemmers()
 
 @functools.lru_cache(maxsize=MAX_STEMS)
 def _english_stem(word: str) -> str:
-    """Return the stem of a word in lower case."""
     stem: str = _stemmers.english.stemWord(word)
     return stem
 

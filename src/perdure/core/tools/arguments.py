@@ -123,16 +123,18 @@ def read_json(text: str) -> Any:
             raise ValueError(f"{twice!r} is given twice in one object")
         return values
 
-    def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no JSON")
-
     def number(text: str) -> float:
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise ValueError(f"the number {text[:40]} is too large")
         return value
 
-    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=number)
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=refuse_constant, parse_float=number)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and the infinities, which are Python's, not JSON's. Raises: ValueError."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def unwrap_arguments(text: str) -> str:
@@ -314,7 +316,6 @@ class _Fitter:
         return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to a text."""
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
@@ -329,7 +330,6 @@ class _Fitter:
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to a whole number."""
         number = value if exact else _number(value)
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)
@@ -339,7 +339,6 @@ class _Fitter:
         return self._check_measures(path, schema, number)
 
     def number(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to a number."""
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
             raise _Misfit(f"{path!r} must be of type number, not {_describe(value)}")
@@ -349,7 +348,6 @@ class _Fitter:
         return self._check_measures(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to true or false."""
         if isinstance(value, bool):
             return value
         if not exact:
@@ -360,7 +358,6 @@ class _Fitter:
         raise _Misfit(f"{path!r} must be of type boolean, not {_describe(value)}")
 
     def null(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to null."""
         if value is None or (not exact and isinstance(value, str) and value.strip() in ("null", "None")):
             return None
         raise _Misfit(f"{path!r} must be null, not {_describe(value)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perdure.core.features import find_features
-from perdure.core.specs import ToolSpec, ToolTrait, object_schema
+from perdure.core.specs import ToolSpec, ToolTrait
 
 CHECKPOINT_TOOL: Final = "update_working_checkpoint"
 
@@ -42,7 +42,8 @@ def _load_specs(family: str) -> dict[str, ToolSpec]:
 
 
 def _object_schema(arguments: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    return object_schema({name: _schema(value) for name, value in arguments.items()}, required)
+    properties = {name: _schema(value) for name, value in arguments.items()}
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def _schema(value: Any) -> dict[str, Any]:
@@ -112,38 +113,19 @@ REPEATING_TOOLS = frozenset(tools_with("repeats"))
 excludes their results, or it would find earlier searches and edits instead of the messages. It also excludes outputs of
 megabytes, which `search_output` searches."""
 
-_MEMGPT_TOOLS = (
-    "send_message",
-    "conversation_search",
-    "core_memory_append",
-    "core_memory_replace",
-    "memory",
-    "memory_apply_patch",
-)
-
-DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
-    "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),
-    "memgpt_agent": _MEMGPT_TOOLS,
-    "memgpt_v2_agent": ("send_message", "conversation_search", "memory_insert", "memory_replace"),
-    "split_thread_agent": _MEMGPT_TOOLS,
-    "sleeptime_agent": ("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits"),
-    "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
-}
+DEFAULT_TOOLS: Final = {kind: tuple(names) for kind, names in _TOOLS[0]["of_agents"].items()}
 """Agent type -> the tools it has from the start."""
 
-DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
-    agent_type: (
-        {"type": "exit_loop", "tool_name": last},
-        *({"type": "continue_loop", "tool_name": name} for name in DEFAULT_TOOLS[agent_type] if name != last),
+DEFAULT_RULES: Final[Mapping[str, tuple[dict[str, str], ...]]] = {
+    kind: tuple(
+        {"type": "exit_loop" if name == last else "continue_loop", "tool_name": name}
+        for name in (last, *(name for name in DEFAULT_TOOLS[kind] if name != last))
     )
-    for agent_type, last in (
-        ("sleeptime_agent", "memory_finish_edits"),
-        ("voice_sleeptime_agent", "finish_rethinking_memory"),
-    )
+    for kind, last in _TOOLS[0]["last"].items()
 }
 """Agent type -> the rules of these tools."""
 
-FINISH_TOOLS = ("memory_finish_edits", "finish_rethinking_memory")
+FINISH_TOOLS: Final = tuple(_TOOLS[0]["last"].values())
 """The tools by which an agent says that it is done with edits of memory, and why it made them."""
 
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")

@@ -227,5 +227,4 @@ def _join_names(names: Iterable[str], between: str = ", ") -> str:
 
 
 def _contradiction(text: str) -> NoReturn:
-    """Raise the error of two rules that contradict each other."""
     raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")

@@ -196,12 +196,10 @@ def parse_rules(stored: Sequence[Any]) -> ToolRules:
 
 
 def _is_name(value: Any) -> bool:
-    """Return whether the value may be the name of a tool."""
     return isinstance(value, str) and bool(value)
 
 
 def _is_object(value: Any) -> bool:
-    """Return whether the value is a mapping of texts."""
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 

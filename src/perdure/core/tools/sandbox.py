@@ -61,10 +61,6 @@ class SandboxLimits:
     processes: int = 32
 
 
-READING_BYTES = 1_500_000_000
-"""How much memory the reading of a file or page may take."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxJob:
     """One piece of code to run.
@@ -97,10 +93,6 @@ class SandboxJob:
     owner: str = ""
 
 
-READING_BYTES = 1_500_000_000
-"""How much memory the reading of a file or page may take."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolFrame:
     """One line of a traceback, of the job's own source only: where it was, innermost last."""
@@ -108,10 +100,6 @@ class ToolFrame:
     line: int
     function: str
     text: str
-
-
-READING_BYTES = 1_500_000_000
-"""How much memory the reading of a file or page may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +125,6 @@ class SandboxResult:
     seconds: float = 0.0
 
 
-READING_BYTES = 1_500_000_000
-"""How much memory the reading of a file or page may take."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """A protection of the sandbox, whether it works on this machine, and what that means in plain words."""
@@ -148,10 +132,6 @@ class Measure:
     name: str
     works: bool
     meaning: str
-
-
-READING_BYTES = 1_500_000_000
-"""How much memory the reading of a file or page may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

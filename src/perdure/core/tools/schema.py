@@ -143,14 +143,9 @@ def parse_docs(docstring: str | None) -> Docs:
     for parameter in parsed.params:
         if parameter.description:
             for name in parameter.arg_name.split(","):  # NumPy: several of one description
-                parameters[_plain(name)] = parameter.description.strip()
+                bare = re.search(r"[^\W\d]\w*", name)  # without what stands around it: `*rest`, `city (`
+                parameters[bare[0] if bare else name.strip()] = parameter.description.strip()
     return Docs("\n\n".join(part.strip() for part in parts if part and part.strip()), parameters)
-
-
-def _plain(name: str) -> str:
-    """Return a parameter's name without the characters around it: `*rest`, `city (`."""
-    match = re.search(r"[^\W\d]\w*", name)
-    return match[0] if match else name.strip()
 
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
@@ -317,5 +312,4 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
-    """Raise the error of a schema that can't be used."""
     raise InvalidInput(f"the tool's schema can't be used: {path or 'it'} {problem}")

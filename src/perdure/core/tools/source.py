@@ -73,9 +73,35 @@ def parse_source(
         that can't be read; SchemaMismatch: `parameters` contradicts the signature.
     """
     try:
-        return _parse(source, name, description, parameters, documented)
+        source, module = _parse_module(source)
+        function = _function(module, name)
+        check_tool_name(function.name)
+        docs = parse_docs(ast.get_docstring(function))
+        description = description or docs.description
+        if not description.strip():
+            raise SourceInvalid(
+                f"function {function.name} has a missing docstring: its first line tells the model what the tool is"
+                " for",
+                line=function.lineno,
+            )
+        types, arguments = SourceTypes(module), _arguments(function)
+        if parameters is not None:
+            parameters = _check_schema(function, arguments, types, parameters)
+        else:
+            parameters = _schema(function, arguments, types, docs.parameters)
+            if documented:
+                _check_documented(function.name, arguments, parameters["properties"])
     except RecursionError:
         raise SourceInvalid("it is nested too deep to be read") from None
+    return SourceTool(
+        name=function.name,
+        function=function.name,
+        source=source,
+        description=description,
+        parameters=parameters,
+        takes_agent=any(argument.arg == "agent_state" for argument, _ in arguments),
+        left_empty=tuple(arg.arg for arg, default in arguments if arg.arg == "client" and default is None),
+    )
 
 
 def needs_agent(source: str, name: str) -> bool:
@@ -86,40 +112,6 @@ def needs_agent(source: str, name: str) -> bool:
     except SourceInvalid:  # running it reports the error
         return False
     return any(argument.arg == "agent_state" and default is None for argument, default in arguments)
-
-
-def _parse(
-    source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None, documented: bool
-) -> SourceTool:
-    """Do the work of `parse_source`. Raises: RecursionError as well."""
-    source, module = _parse_module(source)
-    function = _function(module, name)
-    check_tool_name(function.name)
-    docs = parse_docs(ast.get_docstring(function))
-    description = description or docs.description
-    if not description.strip():
-        raise SourceInvalid(
-            f"function {function.name} has a missing docstring: its first line tells the model what the tool is for",
-            line=function.lineno,
-        )
-    types = SourceTypes(module)
-    arguments = _arguments(function)
-    if parameters is None:
-        parameters = _schema(function, arguments, types, docs.parameters)
-        if documented:
-            _check_documented(function.name, arguments, parameters["properties"])
-    else:
-        parameters = _check_schema(function, arguments, types, parameters)
-    names = {argument.arg for argument, _ in arguments}
-    return SourceTool(
-        name=function.name,
-        function=function.name,
-        source=source,
-        description=description,
-        parameters=parameters,
-        takes_agent="agent_state" in names,
-        left_empty=tuple(arg.arg for arg, default in arguments if arg.arg == "client" and default is None),
-    )
 
 
 def _parse_module(source: str) -> tuple[str, ast.Module]:
@@ -181,7 +173,6 @@ def _schema(
     types: SourceTypes,
     texts: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Build the JSON schema of a function's parameters."""
     for star in (function.args.vararg, function.args.kwarg):
         if star is not None:
             raise SourceInvalid(

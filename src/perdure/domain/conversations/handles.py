@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from perdure.context.sections.expand import Span, body_of
+from perdure.context.sections.expand import RowSpan, body_of
 from perdure.core.errors import ToolError
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
@@ -101,7 +101,7 @@ def rows_of(target: SummaryNode | Rows | Message) -> Rows:
             return target
 
 
-def within(rows: Rows, span: Span) -> Rows:
+def within(rows: Rows, span: RowSpan) -> Rows:
     """Return the rows that lie in the span. Raises: ToolError: none do."""
     first, last = span.within(rows.first, rows.last)
     if first > last:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import islice
 
-from perdure.context.sections.expand import Budget, Lines, body_of, check_lines, heading, pieces_of, render_first_fit
+from perdure.context.sections.expand import Budget, LineSpan, body_of, check_lines, heading, pieces_of, render_first_fit
 from perdure.core.errors import ToolError
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message
@@ -203,7 +203,7 @@ def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, timezone: 
     return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end_line(0))
 
 
-def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, timezone: tzinfo) -> str:
+def grep_lines(message: Message, span: LineSpan, search: Search, budget: Budget, timezone: tzinfo) -> str:
     """Return the matching lines of one message within `span`."""
     body = body_of(message)
     lines = body.split("\n")

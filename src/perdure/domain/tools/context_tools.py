@@ -62,7 +62,7 @@ def context_expand(
             return ToolOutcome(text=grep_messages(tx, inside, search, budget, timezone))
         return ToolOutcome(text=_messages(tx, _title(target, inside, timezone), inside, budget, timezone))
     message = target if isinstance(target, Message) else handles.find_message(tx, inside.agent_id, inside.first)
-    wanted = expand.parse_lines(lines) if lines else expand.Lines()
+    wanted = expand.parse_lines(lines) if lines else expand.LineSpan()
     if search is None:
         return ToolOutcome(text=expand.show_message(message, wanted, budget, zone=timezone))
     return ToolOutcome(text=grep_lines(message, wanted, search, budget, timezone))
@@ -164,7 +164,12 @@ def _title(target: SummaryNode | handles.Rows | Message, inside: handles.Rows, t
 
 
 def _children(
-    tx: Tx, node: SummaryNode, span: expand.Span | None, search: Search | None, budget: expand.Budget, timezone: tzinfo
+    tx: Tx,
+    node: SummaryNode,
+    span: expand.RowSpan | None,
+    search: Search | None,
+    budget: expand.Budget,
+    timezone: tzinfo,
 ) -> str:
     """List the nodes below a node, or those whose summary matches. Raises: ToolError."""
     nodes = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
@@ -209,7 +214,7 @@ def _messages(tx: Tx, title: str, rows: handles.Rows, budget: expand.Budget, tim
     last = handles.last_row(tx, rows)
     assert last is not None
     if messages[0].seq == last.seq:
-        return expand.show_message(messages[0], expand.Lines(), budget, zone=timezone)
+        return expand.show_message(messages[0], expand.LineSpan(), budget, zone=timezone)
 
     def render_rest(count: int) -> str:
         """Return the handles of the messages after the first `count`; empty: none are left."""

@@ -29,7 +29,7 @@ from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class StoredCompaction:
     """A stored compaction.
 
     Args:
@@ -60,7 +60,7 @@ def compact_view(
     run: Run | None,
     trigger: CompactionTrigger,
     reason: str,
-) -> Compaction:
+) -> StoredCompaction:
     """Carry out a plan: from now on the conversation's requests begin with the new prefix.
 
     Args:
@@ -116,7 +116,7 @@ def compact_view(
         agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
     )
     counts = _count((*view.pinned, *view.rows), prefix), _count((*pinned, *rows), rewritten)
-    stored = Compaction(rewritten, new, None, before, *counts)
+    stored = StoredCompaction(rewritten, new, None, before, *counts)
     if not new or isinstance(removal, Merge):
         return stored
     tokens_before = prefix.tokens + rows_tokens(view, stubs, counter) - conversation.overcount
@@ -143,7 +143,7 @@ def _count(rows: Sequence[Message], prefix: Prefix) -> int:
 
 
 def _build_note(
-    stored: Compaction, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
+    stored: StoredCompaction, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
 ) -> CompactionNote:
     """The note of a compaction. `tokens`: of the request before and after it."""
     return CompactionNote(
@@ -198,7 +198,7 @@ def build_node(
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionCounts:
     """The summary that a compaction made, and the numbers of messages in view before and after it: the system message,
     what people, agents and tools said, and one for all summaries."""
 
@@ -209,7 +209,7 @@ class Compacted:
 
 async def compact(
     agent_id: AgentId, conversation_seq: int, own_settings: CompactionSettings | None, ports: Ports
-) -> Compacted:
+) -> CompactionCounts:
     """Take messages out of the view of a conversation, behind a summary. No hook is called.
 
     Args:
@@ -236,7 +236,7 @@ async def compact(
         summary = await summarise(task, removal, ports)
     await budget.count(summary.model or "", summary.usage)
 
-    def store(tx: Tx) -> Compaction:
+    def store(tx: Tx) -> StoredCompaction:
         is_same = task.reading(conversation_seq, removal).holds(tx)
         conversation = _check_idle(tx, agent_id, conversation_seq)
         is_same &= tx.agents.get(agent_id).settings_revision == state.agent.settings_revision
@@ -257,7 +257,7 @@ async def compact(
         )
 
     stored = await ports.store.write(store)
-    return Compacted(summary.text, stored.messages_before, stored.messages_after)
+    return CompactionCounts(summary.text, stored.messages_before, stored.messages_after)
 
 
 def _load(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview:

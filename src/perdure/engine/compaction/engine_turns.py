@@ -105,7 +105,8 @@ async def subagent_call(ports: Ports, call: CallContext, target: AgentId, messag
         return
     problem: str | None = None
     try:
-        await calls.before_subagent(agent, about, target, message)
+        if used.engine.overrides("before_subagent"):
+            await calls.call(used.engine, used.engine.before_subagent, about, target, message)
     except EngineFailed as failed:
         await quarantine_run(run.key, used.name, str(failed), ports)
     try:
@@ -114,9 +115,9 @@ async def subagent_call(ports: Ports, call: CallContext, target: AgentId, messag
         problem = str(error)
         raise
     finally:
-        if not calls.is_quarantined(run.key):
+        if used.engine.overrides("after_subagent") and not calls.is_quarantined(run.key):
             try:
-                await calls.after_subagent(agent, about, target, reply, problem)
+                await calls.call(used.engine, used.engine.after_subagent, about, target, tuple(reply), problem)
             except EngineFailed as failed:
                 await quarantine_run(run.key, used.name, str(failed), ports)
 

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
 from perdure.context.sections.assemble import View
 from perdure.context.sections.stubs import stub_chars
-from perdure.context.window.audit import Source, audit_summary, cut_for_missing
+from perdure.context.window.audit import SourceText, audit_summary, cut_for_missing
 from perdure.context.window.budget import Certificate
 from perdure.context.window.extract import clip, extract
 from perdure.context.window.plan import KEEP_SHARE, LEAST_SUMMARY, Evict, Merge, Situation
@@ -305,7 +305,7 @@ class _Verdict:
     invented: Sequence[str] = ()
 
 
-def _judge(answer: str, source: Source, prompt: str, limit: int, counter: TokenCounter, *, last: bool) -> _Verdict:
+def _judge(answer: str, source: SourceText, prompt: str, limit: int, counter: TokenCounter, *, last: bool) -> _Verdict:
     """Check and audit an answer. `last`: there is no other, so what it lacks takes the place of its end."""
     try:
         text = check_summary(answer, source=source.shown, prompt=prompt, max_tokens=limit, counter=counter)
@@ -361,7 +361,7 @@ async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
     return reply if reply is not None else ModelReply(parts=())
 
 
-def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: Ports) -> Source:
+def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: Ports) -> SourceText:
     """What the model reads and is checked against."""
     nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
     numbers = tuple(node.seq for node in nodes)
@@ -372,18 +372,18 @@ def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: 
     if isinstance(removal, Merge):
         texts = [replace(unlogged_message("assistant", node.text), seq=node.seq) for node in nodes]
         span = (nodes[0].from_message_seq, nodes[-1].upto_message_seq)
-        return Source(older, older, extract(texts), span, numbers, node_handle)
+        return SourceText(older, older, extract(texts), span, numbers, node_handle)
     most = int(task.budget_tokens * SOURCE_SHARE) - ports.counter.count(older)
     newer = transcript(removal.messages, max_tokens=max(1, most), counter=ports.counter)
     shown = f"{older}\n\n{newer}" if older else newer
     span = (nodes[0].from_message_seq if nodes else removal.messages[0].seq, removal.messages[-1].seq)
-    return Source(shown, f"{previous}\n{shown}", extract(removal.messages), span, numbers)
+    return SourceText(shown, f"{previous}\n{shown}", extract(removal.messages), span, numbers)
 
 
 def engine_summary(removal: Evict | Merge, text: str, counter: TokenCounter) -> Summary:
     """The summary that a context engine wrote, with what code finds in the messages and the engine left out."""
     if isinstance(removal, Evict):
         span = (removal.messages[0].seq, removal.messages[-1].seq)
-        source = Source(text, text, extract(removal.messages), span)
+        source = SourceText(text, text, extract(removal.messages), span)
         text = audit_summary(text, source, max_tokens=removal.summary_tokens, counter=counter).text
     return Summary(text, "normal", "engine")

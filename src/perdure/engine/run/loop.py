@@ -16,7 +16,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import message_handle
 from perdure.core.runs import PrefixChange
-from perdure.core.telemetry.port import Compacted, RunWork, current_run
+from perdure.core.telemetry.port import CompactionDone, RunWork, current_run
 from perdure.domain.values import is_there
 from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
@@ -137,9 +137,9 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     progress = await ports.store.write(_store_plan, room, summary, reading, ports.inputs())
     for stored in progress.events:
         if isinstance(stored.event, ViewCompacted):
-            ports.telemetry.count(Compacted(stored.event.method))
+            ports.telemetry.count(CompactionDone(stored.event.method))
         elif isinstance(stored.event, RowsCut):
-            ports.telemetry.count(Compacted("cut"))
+            ports.telemetry.count(CompactionDone("cut"))
     return progress
 
 

@@ -23,7 +23,7 @@ from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
-from perdure.core.vectors import Scope
+from perdure.core.vectors import VectorScope
 from perdure.domain.archives.units import archives_of
 from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
 from perdure.storage.store import Store
@@ -245,7 +245,7 @@ class Search:
         if embedder is None or indexes is None:
             return [() for _ in texts]
 
-        def find_scope(tx: Tx) -> Scope | None:
+        def find_scope(tx: Tx) -> VectorScope | None:
             scope = tx.vectors.scope(tx.archives.get(archive_id).number)
             return scope if scope is not None and scope.row_count and scope.model == embedder.handle else None
 

@@ -16,7 +16,7 @@ from perdure.features.access.values import AuditFilter
 from perdure.features.access.wire import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.log import trace_id
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
-from perdure.server.wire.http import Json, Limit, Router, json_answer, library_of, principal_of
+from perdure.server.wire.http import Limit, Router, library_of, principal_of
 
 router = Router(tags=["access"])
 
@@ -46,97 +46,89 @@ def _check_own(request: Request, org_id: str) -> None:
 
 
 @router.post("/v1/organizations/")
-async def create_organization(body: NamedIn, request: Request, access: Administration) -> Json[OrganizationAnswer]:
+async def create_organization(body: NamedIn, request: Request, access: Administration) -> OrganizationAnswer:
     """Create an organisation. Only administrators of the default one may."""
     _check_default(request)
-    return json_answer(OrganizationAnswer.make(await access.create_organisation(body.name)))
+    return OrganizationAnswer.make(await access.create_organisation(body.name))
 
 
 @router.get("/v1/organizations/")
 async def list_organizations(
     request: Request, access: Administration, after: OrgIdIn | None = None, limit: Limit = None
-) -> Json[list[OrganizationAnswer]]:
+) -> list[OrganizationAnswer]:
     """List the organisations, oldest first; administrators of others than the default one see their own."""
     own = principal_of(request).org_id
     if own != DEFAULT_ORG:
-        return json_answer([OrganizationAnswer.make(await access.organisation(own))])
-    return json_answer(
-        [OrganizationAnswer.make(one) for one in await access.organisations(after=after, limit=limit or 50)]
-    )
+        return [OrganizationAnswer.make(await access.organisation(own))]
+    return [OrganizationAnswer.make(one) for one in await access.organisations(after=after, limit=limit or 50)]
 
 
 @router.get("/v1/organizations/{org_id}")
-async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> Json[OrganizationAnswer]:
+async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> OrganizationAnswer:
     """Get an organisation."""
     _check_own(request, org_id)
-    return json_answer(OrganizationAnswer.make(await access.organisation(org_id)))
+    return OrganizationAnswer.make(await access.organisation(org_id))
 
 
 @router.delete("/v1/organizations/{org_id}")
-async def delete_organization(org_id: _OrgPath, request: Request, access: Administration) -> Json[None]:
+async def delete_organization(org_id: _OrgPath, request: Request, access: Administration) -> None:
     """Delete an organisation with everything in it: its keys end within seconds, the rest is removed afterwards."""
     _check_own(request, org_id)
     _check_default(request)
     await access.delete_organisation(org_id)
-    return json_answer(None)
 
 
 @router.post("/v1/users/")
-async def create_user(body: NamedIn, access: Administration) -> Json[UserAnswer]:
+async def create_user(body: NamedIn, access: Administration) -> UserAnswer:
     """Create a user. What a key of the user writes carries the user's id."""
-    return json_answer(UserAnswer.make(await access.create_user(body.name)))
+    return UserAnswer.make(await access.create_user(body.name))
 
 
 @router.get("/v1/users/")
-async def list_users(
-    access: Administration, after: UserIdIn | None = None, limit: Limit = None
-) -> Json[list[UserAnswer]]:
+async def list_users(access: Administration, after: UserIdIn | None = None, limit: Limit = None) -> list[UserAnswer]:
     """List the users, oldest first."""
-    return json_answer([UserAnswer.make(one) for one in await access.users(after=after, limit=limit or 50)])
+    return [UserAnswer.make(one) for one in await access.users(after=after, limit=limit or 50)]
 
 
 @router.get("/v1/users/{user_id}")
-async def retrieve_user(user_id: _UserPath, access: Administration) -> Json[UserAnswer]:
+async def retrieve_user(user_id: _UserPath, access: Administration) -> UserAnswer:
     """Get a user."""
-    return json_answer(UserAnswer.make(await access.user(user_id)))
+    return UserAnswer.make(await access.user(user_id))
 
 
 @router.delete("/v1/users/{user_id}")
-async def delete_user(user_id: _UserPath, access: Administration) -> Json[None]:
+async def delete_user(user_id: _UserPath, access: Administration) -> None:
     """Delete a user. The user's keys count no more, and keep a line that says nothing of the user."""
     await access.delete_user(user_id)
-    return json_answer(None)
 
 
 @router.post("/v1/keys/")
-async def create_key(body: KeyIn, access: Administration) -> Json[KeyAnswer]:
+async def create_key(body: KeyIn, access: Administration) -> KeyAnswer:
     """Create an API key. This answer alone has its text: only a digest is stored."""
     key, text = await access.create_key(
         body.name, body.scope, user_id=body.user_id, expires_at=body.expires_at, limits=body.limits.limits
     )
-    return json_answer(KeyAnswer.make(key, key=text))
+    return KeyAnswer.make(key, key=text)
 
 
 @router.get("/v1/keys/")
 async def list_keys(
     access: Administration, user_id: UserIdIn | None = None, after: KeyIdIn | None = None, limit: Limit = None
-) -> Json[list[KeyAnswer]]:
+) -> list[KeyAnswer]:
     """List the API keys, oldest first, without their texts; revoked and expired ones included."""
-    return json_answer(
-        [KeyAnswer.make(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)]
-    )
+    return [KeyAnswer.make(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)]
 
 
 @router.get("/v1/keys/{key_id}")
-async def retrieve_key(key_id: _KeyPath, access: Administration) -> Json[KeyAnswer]:
+async def retrieve_key(key_id: _KeyPath, access: Administration) -> KeyAnswer:
     """Get an API key, without its text."""
-    return json_answer(KeyAnswer.make(await access.key(KeyId(key_id))))
+    return KeyAnswer.make(await access.key(KeyId(key_id)))
 
 
 @router.delete("/v1/keys/{key_id}")
-async def revoke_key(key_id: _KeyPath, access: Administration) -> Json[KeyAnswer]:
+async def revoke_key(key_id: _KeyPath, access: Administration) -> KeyAnswer:
     """Revoke an API key: every process refuses it within seconds. It stays in the list."""
-    return json_answer(KeyAnswer.make(await access.revoke_key(KeyId(key_id))))
+    return KeyAnswer.make(await access.revoke_key(KeyId(key_id)))
 
 
 @router.get("/v1/audit")
@@ -148,7 +140,7 @@ async def list_audit(
     object_id: Annotated[str | None, Query(max_length=200, description="Of what it was done to.")] = None,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="The `seq` of the last entry seen.")] = None,
     limit: Limit = None,
-) -> Json[list[AuditAnswer]]:
+) -> list[AuditAnswer]:
     """List who did what, newest first: administration, and changes of agents and memory by requests with a key."""
     where = AuditFilter(action=action, user_id=user_id, key_id=key_id, object_id=object_id)
-    return json_answer([AuditAnswer.make(one) for one in await access.audit(where, before=before, limit=limit or 50)])
+    return [AuditAnswer.make(one) for one in await access.audit(where, before=before, limit=limit or 50)]

@@ -18,7 +18,7 @@ from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.server.wire.answers import ImportedAgents
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
-from perdure.server.wire.http import Json, Library, Router, json_answer
+from perdure.server.wire.http import Library, Router
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,11 @@ async def export_agent(
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
     named = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    text = await export_text(library, agent_id, conversation=named, with_messages=not scrub_messages)
-    return PlainTextResponse(text)
+    return PlainTextResponse(await export_text(library, agent_id, conversation=named, with_messages=not scrub_messages))
 
 
 @router.post("/v1/agents/import")
-async def import_agents(library: Library, request: Request) -> Json[ImportedAgents]:
+async def import_agents(library: Library, request: Request) -> ImportedAgents:
     """Make the agents of an agent file, sent as a form, and return their ids.
 
     A model that this server lacks is replaced by its default one; tools that it lacks are left out. `warnings` says so.
@@ -66,4 +65,4 @@ async def import_agents(library: Library, request: Request) -> Json[ImportedAgen
     agent_ids = await work.run()
     for warning in work.warnings:
         log.warning("import of an agent file: %s", warning)
-    return json_answer({"agent_ids": agent_ids, "warnings": work.warnings})
+    return {"agent_ids": [*agent_ids], "warnings": work.warnings}

@@ -16,7 +16,7 @@ from typing import Final
 
 from perdure.core.messages import ToolResult
 from perdure.core.text.forms import lower_in_place
-from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact, facts_in
+from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, BlockFact, facts_in
 from perdure.providers.extractive.language import (
     Keywords,
     Language,
@@ -40,7 +40,7 @@ ANY_TIME = datetime(2999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class LineEdit:
     """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
 
     old: str | None
@@ -51,8 +51,8 @@ class Edit:
 class Notes:
     """What a text says for the block: facts that hold, and facts that hold no more."""
 
-    facts: tuple[Fact, ...]
-    ended: tuple[Fact, ...]
+    facts: tuple[BlockFact, ...]
+    ended: tuple[BlockFact, ...]
 
 
 def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
@@ -63,18 +63,18 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
         before: what the same person said before it, which the text may correct.
     """
     plain = facts_in(text)
-    held: dict[tuple[str, str], Fact] = {}
-    ended: dict[Fact, None] = {}
+    held: dict[tuple[str, str], BlockFact] = {}
+    ended: dict[BlockFact, None] = {}
     for one in statements_in(text, now=now, before=before):
         key = KEYS.get(one.relation)
         if key is None or one.subject:
             continue
         # A taste is more than its object: "tea with milk".
         tastes = [fact for fact in plain if key in (LIKES, DISLIKES) and fact.key == key]
-        fact = Fact(key, one.object.removesuffix(" years old").removesuffix("岁"))
+        fact = BlockFact(key, one.object.removesuffix(" years old").removesuffix("岁"))
         fact = next((taste for taste in tastes if taste.value.startswith(one.object) and taste.slot not in held), fact)
         if one.old and key in (LIKES, DISLIKES):
-            ended[old := Fact(key, one.old)] = None
+            ended[old := BlockFact(key, one.old)] = None
             held.pop(old.slot, None)
         if one.mode == "is":
             ended.pop(fact, None)
@@ -84,7 +84,7 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
             ended[fact] = None
             if (now_held := held.get(fact.slot)) and now_held.is_ended_by(fact):
                 del held[fact.slot]
-    facts: dict[Fact, None] = {}
+    facts: dict[BlockFact, None] = {}
     for fact in plain:
         is_long = len(fact.value) > OBJECT_SIGNS or len(fact.value.split()) > OBJECT_WORDS
         if fact.key not in KEYS.values() or (is_long and fact.key in (LIKES, DISLIKES)):
@@ -94,33 +94,33 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
     return Notes(tuple(facts | dict.fromkeys(held.values())), tuple(ended))
 
 
-def parse_note(line: str) -> Fact | None:
+def parse_note(line: str) -> BlockFact | None:
     """The fact in a line of a block; None for free text, which is somebody's own wording and must stay."""
     if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
         return None
     key, value = match[1].strip(), match[2]
-    return Fact(key, value) if key == REMEMBER or len(sentences_in(value)) < 2 else None
+    return BlockFact(key, value) if key == REMEMBER or len(sentences_in(value)) < 2 else None
 
 
-def holds(value: str, fact: Fact) -> bool:
+def holds(value: str, fact: BlockFact) -> bool:
     """Whether a block's value has this fact, letter case aside."""
     lines = (note.line if (note := parse_note(line)) else line for line in value.split("\n"))
     return fact.line.casefold() in map(str.casefold, lines)
 
 
-def plan_edits(value: str, facts: Sequence[Fact], ended: Sequence[Fact] = ()) -> tuple[list[Edit], str]:
+def plan_edits(value: str, facts: Sequence[BlockFact], ended: Sequence[BlockFact] = ()) -> tuple[list[LineEdit], str]:
     """Plan the edits for one answer, in order, and the value of the block after them. Lines that ended are removed.
 
     The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
     its own: if an edit before it were refused, it would not find its text.
     """
-    edits: list[Edit] = []
+    edits: list[LineEdit] = []
     for fact in ended:
         lines = value.split("\n")
         for line in [line for line in lines if (note := parse_note(line)) and note.is_ended_by(fact)]:
             old = f"\n{line}" if line != lines[0] else f"{line}\n" if len(lines) > 1 else line
             if value.count(old) == 1:
-                edits.append(Edit(old, ""))
+                edits.append(LineEdit(old, ""))
                 value = value.replace(old, "")
     for fact in facts:
         if holds(value, fact):
@@ -129,16 +129,16 @@ def plan_edits(value: str, facts: Sequence[Fact], ended: Sequence[Fact] = ()) ->
         notes = enumerate(map(parse_note, lines))
         place = next((place for place, note in notes if note and note.slot == fact.slot), None)
         if place is None:
-            edits.append(Edit(None, fact.line))
+            edits.append(LineEdit(None, fact.line))
             value = "\n".join([*lines, fact.line])
             continue
         corrected = "\n".join([*lines[:place], fact.line, *lines[place + 1 :]])
         if value.count(lines[place]) == 1:
-            edits.append(Edit(lines[place], fact.line))
+            edits.append(LineEdit(lines[place], fact.line))
         elif edits:
             continue  # the next answer makes it
         else:
-            return [Edit(value, corrected)], corrected
+            return [LineEdit(value, corrected)], corrected
         value = corrected
     return edits, value
 
@@ -176,12 +176,12 @@ def answer_from_blocks(question: str, blocks: Mapping[str, str], language: Langu
     return _from_free_lines(keywords, blocks, language)
 
 
-def notes_in(blocks: Mapping[str, str]) -> list[Fact]:
+def notes_in(blocks: Mapping[str, str]) -> list[BlockFact]:
     """The facts that the block `human` holds."""
     return [note for line in blocks.get("human", "").split("\n") if (note := parse_note(line)) is not None]
 
 
-def _answers(note: Fact, question: str, keywords: Keywords) -> bool:
+def _answers(note: BlockFact, question: str, keywords: Keywords) -> bool:
     """Whether the note tells what the question asks for, and the question asks for nothing more."""
     key = keywords_of(note.key)
     if not keywords.topics:  # "What do I like?"
@@ -195,7 +195,7 @@ def _answers(note: Fact, question: str, keywords: Keywords) -> bool:
     return not keywords.kinds.isdisjoint(kinds) and keywords.are_all_in(note.value)
 
 
-def _in_words(notes: Sequence[Fact], language: Language) -> str:
+def _in_words(notes: Sequence[BlockFact], language: Language) -> str:
     """The notes as sentences, one for each key."""
     values: dict[str, list[str]] = {}
     for note in notes[:MAX_LINES]:
@@ -226,7 +226,7 @@ def _from_free_lines(keywords: Keywords, blocks: Mapping[str, str], language: La
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class FoundText:
     """One search result, of one of `SOURCES`. `date` is YYYY-MM-DD."""
 
     source: str
@@ -234,24 +234,24 @@ class Hit:
     content: str
 
 
-def read_hits(result: ToolResult) -> list[Hit]:
+def read_hits(result: ToolResult) -> list[FoundText]:
     """The hits in a result of `conversation_search` or `archival_memory_search`; none when it can't be read."""
     try:
         answer = json.loads(result.text)
     except (ValueError, RecursionError):
         return []
     rows = answer.get("results") if isinstance(answer, dict) else answer
-    hits: list[Hit] = []
+    hits: list[FoundText] = []
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and isinstance(content := row.get("content"), str):
             source = "archive" if result.name == "archival_memory_search" else row.get("role", "user")
             if source in SOURCES:
-                hits.append(Hit(source, clean(str(row.get("timestamp", ""))[:10]), clean(content)))
+                hits.append(FoundText(source, clean(str(row.get("timestamp", ""))[:10]), clean(content)))
     return hits
 
 
 def best_quotes(
-    hits: Iterable[Hit], keywords: Keywords, language: Language, *, exclude: Collection[str] = ()
+    hits: Iterable[FoundText], keywords: Keywords, language: Language, *, exclude: Collection[str] = ()
 ) -> list[str]:
     """The hits that share most words with the question, quoted; no questions, and none of the texts `exclude`."""
     unwanted = set(map(one_line, exclude))

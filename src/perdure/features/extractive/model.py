@@ -22,7 +22,7 @@ from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
 from perdure.features.extractive.answers import (
     ANY_TIME,
-    Edit,
+    LineEdit,
     answer_from_blocks,
     best_quotes,
     holds,
@@ -32,7 +32,7 @@ from perdure.features.extractive.answers import (
     read_hits,
     say,
 )
-from perdure.providers.extractive.facts import Fact
+from perdure.providers.extractive.facts import BlockFact
 from perdure.providers.extractive.language import (
     CJK,
     asks,
@@ -56,7 +56,7 @@ _FROM_ENGINE = "<system-reminder>"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ReadTurn:
     """The texts since the last reply, and the calls that followed.
 
     `done` pairs the calls made since the last of `texts` with their results (None: no result came), in order;
@@ -95,7 +95,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
     return {label: clean(value) for label, value in blocks.items()}
 
 
-def read_turn(request: ModelRequest) -> Turn:
+def read_turn(request: ModelRequest) -> ReadTurn:
     """The turn this request is about. Without a message since the last reply, `texts` is empty."""
     texts: list[str] = []
     calls: list[ToolCall] = []
@@ -113,7 +113,7 @@ def read_turn(request: ModelRequest) -> Turn:
         elif message.role == "assistant" and message.text.strip():
             texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
-    return Turn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers, before, at)
+    return ReadTurn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers, before, at)
 
 
 def words_of_user(text: str) -> str:
@@ -234,7 +234,7 @@ class ExtractiveModel:
 
 def answer_to(request: ModelRequest) -> tuple[Part, ...]:
     """Either the tool calls that come next, or, when none are left to make, the text of the reply."""
-    step = Step(request)
+    step = AnswerStep(request)
     if calls := step.calls():
         seed = f"{len(request.messages)}\n{step.turn.texts[-1]}"
         call_id = f"call_{hashlib.sha256(seed.encode()).hexdigest()[:12]}"
@@ -249,7 +249,7 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
     return (Text(clean(reply)),)
 
 
-class Step:
+class AnswerStep:
     """A request as this program understands it: `calls` and `reply` are what to do next."""
 
     def __init__(self, request: ModelRequest) -> None:
@@ -290,7 +290,7 @@ class Step:
     def _say(self, phrase: str, *values: object) -> str:
         return say(phrase, self.language, *values)
 
-    def _edit_call(self, edit: Edit) -> Call | None:
+    def _edit_call(self, edit: LineEdit) -> Call | None:
         """The call that makes the edit, with the first fitting tool of the request."""
         for tool, (old, new) in EDITS.items():
             if tool in self.tools and (old is None) == (edit.old is None):
@@ -299,7 +299,7 @@ class Step:
                 return tool, {"label": HUMAN, **before, new: edit.new, **place}
         return None
 
-    def _attempt(self, fact: Fact) -> tuple[ToolCall, ToolResult | None] | None:
+    def _attempt(self, fact: BlockFact) -> tuple[ToolCall, ToolResult | None] | None:
         """The call of this turn that tried to note the fact, with its result."""
         for call, result in self.turn.done:
             text = arguments_of(call).get(EDITS.get(call.name, ("", ""))[1])

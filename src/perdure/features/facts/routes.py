@@ -6,70 +6,47 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Query
 from fastapi import Path as PathParam
 from pydantic import Field
 
 from perdure.core.sources import TrustLabel
+from perdure.features.facts import wire
+from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.values.facts import FactState
-from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.features.facts.wire import (
-    SCOPE_MAX_CHARS,
-    CommunityShape,
-    EntityShape,
-    EventShape,
-    FactChangesIn,
-    FactContextShape,
-    FactIn,
-    FactSettingsIn,
-    FactSettingsShape,
-    FactShape,
-    FoundFactShape,
-    MemoryShape,
-    OwnerIn,
-    ProfileShape,
-    RuleIn,
-    RuleShape,
-    TidyIn,
-    TidyShape,
-    TidyUndoIn,
-    context_shape,
-    fact_settings_shape,
-    memory_shape,
-    owner_of,
-    rule_shape,
-)
+from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
 from perdure.library.memory.search import BUDGET_MAX_TOKENS, period
 from perdure.library.origins.values import origin_shape
 from perdure.library.parts.checks import NUMBER_MAX, Page
 from perdure.search.ranking.hits import HITS_MAX
 from perdure.search.ranking.query import parse_time
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages
+from perdure.server.wire.http import Library, Router, pages
 from perdure.server.wire.sources import FactOriginShape
 
 router = Router(tags=["facts"])
 
-Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=SCOPE_MAX_CHARS)]
+Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=wire.SCOPE_MAX_CHARS)]
 """A name and a value."""
 
 AboutEntity = Annotated[str | None, Query(description="The name or id of an entity that is subject or object.")]
 
 
-def whose(
+async def facts_of(
+    library: Library,
     agent_id: Annotated[AgentIdIn | None, Query(description="What this agent knows.")] = None,
     graph_id: Annotated[GraphIdIn | None, Query(description="What this graph holds, in place of an agent's.")] = None,
-) -> Owner:
-    """The agent or the graph. Raises: InvalidInput: neither is named, or both."""
-    return owner_of(agent_id, graph_id)
+) -> AsyncFacts:
+    """The facts of an agent or a graph. Raises: InvalidInput: neither is named, or both."""
+    return library.facts.of(wire.owner_of(agent_id, graph_id))
 
 
-Whose = Annotated[Owner, Depends(whose)]
+Facts = Annotated[AsyncFacts, Depends(facts_of)]
 
 
-async def zone_of(owner: Whose, library: Library) -> str:
+async def zone_of(facts: Facts) -> str:
     """The time zone of dates without an offset. Raises: NotFound."""
-    return await library.facts.of(owner).timezone()
+    return await facts.timezone()
 
 
 Zone = Annotated[str, Depends(zone_of)]
@@ -112,71 +89,63 @@ Conditions = Annotated[FactConditions, Depends(conditions)]
 
 
 @router.get("/v1/facts")
-async def list_facts(
-    owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
-) -> Json[list[FactShape]]:
+async def list_facts(facts: Facts, where: Conditions, page: Annotated[Page, pages("fact")]) -> list[wire.FactShape]:
     """List what an agent knows, newest first by default."""
-    return json_answer([FactShape.make(hit) for hit in await library.facts.of(owner).page(page, **where)])
+    return [wire.FactShape.make(hit) for hit in await facts.page(page, **where)]
 
 
 @router.get("/v1/facts/search")
 async def search_facts(
-    owner: Whose,
+    facts: Facts,
     query: Annotated[Filled, Query(description="What to look for.")],
     where: Conditions,
-    library: Library,
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> Json[list[FoundFactShape]]:
+) -> list[wire.FoundFactShape]:
     """Search facts by words, vectors and how near their entities are, best first."""
-    hits = await library.facts.of(owner).search(query, limit=limit, **where)
-    return json_answer([FoundFactShape.make(hit) for hit in hits])
+    return [wire.FoundFactShape.make(hit) for hit in await facts.search(query, limit=limit, **where)]
 
 
 @router.post("/v1/facts")
-async def create_fact(body: FactIn, library: Library) -> Json[FactShape]:
+async def create_fact(body: wire.FactIn, library: Library) -> wire.FactShape:
     """Add a fact that a person states."""
     values = body.values(await library.facts.of(body.owner).timezone())
     hit = await library.facts.of(body.owner).add_fact(
         body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
     )
-    return json_answer(FactShape.make(hit))
+    return wire.FactShape.make(hit)
 
 
 @router.get("/v1/facts/rules")
-async def list_rules(owner: Whose, library: Library) -> Json[list[RuleShape]]:
+async def list_rules(facts: Facts) -> list[wire.RuleShape]:
     """List what must not be remembered."""
-    return json_answer([rule_shape(rule) for rule in await library.facts.of(owner).rules()])
+    return [wire.RuleShape.make(rule) for rule in await facts.rules()]
 
 
 @router.post("/v1/facts/rules")
-async def create_rule(body: RuleIn, library: Library) -> Json[RuleShape]:
+async def create_rule(body: wire.RuleIn, library: Library) -> wire.RuleShape:
     """Never remember facts with these words, about this entity, or of this relation."""
     rule = await library.facts.of(body.owner).add_rule(text=body.text, relation=body.relation, entity=body.entity)
-    return json_answer(rule_shape(rule))
+    return wire.RuleShape.make(rule)
 
 
 @router.delete("/v1/facts/rules/{number}", status_code=204)
-async def delete_rule(
-    number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], owner: Whose, library: Library
-) -> Response:
+async def delete_rule(number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], facts: Facts) -> None:
     """Lift a rule."""
-    await library.facts.of(owner).delete_rule(number)
-    return Response(status_code=204)
+    await facts.delete_rule(number)
 
 
 @router.get("/v1/facts/settings")
-async def get_settings(owner: Whose, library: Library) -> Json[FactSettingsShape]:
+async def get_settings(facts: Facts) -> wire.FactSettingsShape:
     """Get the settings of a graph, and how much it holds."""
-    graph = await library.facts.of(owner).find_graph()
-    return json_answer(fact_settings_shape(graph, await library.facts.of(owner).counts()))
+    return wire.fact_settings_shape(await facts.find_graph(), await facts.counts())
 
 
 @router.patch("/v1/facts/settings")
-async def update_settings(body: FactSettingsIn, library: Library) -> Json[FactSettingsShape]:
+async def update_settings(body: wire.FactSettingsIn, library: Library) -> wire.FactSettingsShape:
     """Change settings of a graph; `paused` stops extraction."""
-    changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
-    graph = await library.facts.of(body.owner).change_settings(changes)
-    return json_answer(fact_settings_shape(graph, await library.facts.of(body.owner).counts()))
+    changes = {name: value for name, value in body.non_null().items() if name not in wire.OwnerIn.model_fields}
+    facts = library.facts.of(body.owner)
+    return wire.fact_settings_shape(await facts.change_settings(changes), await facts.counts())
 
 
 Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most tokens.")]
@@ -184,114 +153,103 @@ Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most 
 
 @router.get("/v1/profiles")
 async def get_profile(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     user: Annotated[str, Query(description="The name of another entity whose profile it is.")] = "",
     budget_tokens: Budget = PROFILE_TOKENS,
-) -> Json[ProfileShape]:
+) -> wire.ProfileShape:
     """Get what is known about the user now, by slots, the most important first."""
-    profile = await library.facts.of(owner).profile(budget_tokens=budget_tokens, user=user)
-    return json_answer(ProfileShape.make(profile))
+    return wire.ProfileShape.make(await facts.profile(budget_tokens=budget_tokens, user=user))
 
 
 @router.get("/v1/facts/timeline")
 async def get_timeline(
-    owner: Whose,
+    facts: Facts,
     zone: Zone,
-    library: Library,
     entity: AboutEntity = None,
     tag: Annotated[Tags | None, Query(description="A relation or a fact type; several: any of them.")] = None,
     since: Annotated[Date | None, Query(description="Then or later.")] = None,
     until: Annotated[Date | None, Query(description="Before then; a date is the whole day.")] = None,
     order: Literal["asc", "desc"] = "asc",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 100,
-) -> Json[list[EventShape]]:
+) -> list[wire.EventShape]:
     """List when facts began and ceased to be true."""
-    events = await library.facts.of(owner).timeline(
+    events = await facts.timeline(
         *period(since, until, zone), limit=limit, newest_first=order == "desc", tags=tag or (), entity=entity
     )
-    return json_answer([EventShape.make(event) for event in events])
+    return [wire.EventShape.make(event) for event in events]
 
 
 @router.get("/v1/facts/context")
 async def get_context(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     query: Annotated[str, Query(description="What the facts should match; without one the newest.")] = "",
     budget_tokens: Budget = CONTEXT_TOKENS,
-) -> Json[FactContextShape]:
+) -> wire.FactContextShape:
     """Get what is known as one text for any program: the profile, facts for a query, and the latest events."""
-    return json_answer(context_shape(await library.facts.of(owner).context(query, budget_tokens=budget_tokens)))
+    return wire.FactContextShape.make(await facts.context(query, budget_tokens=budget_tokens))
 
 
 @router.get("/v1/facts/communities")
 async def list_communities(
-    owner: Whose,
-    library: Library,
+    facts: Facts,
     query: Annotated[str, Query(description="Search the summaries; without one the largest come first.")] = "",
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
-) -> Json[list[CommunityShape]]:
+) -> list[wire.CommunityShape]:
     """List or search groups of entities that many facts connect."""
-    return json_answer(
-        [CommunityShape.make(hit) for hit in await library.facts.of(owner).communities(query, limit=limit)]
-    )
+    return [wire.CommunityShape.make(hit) for hit in await facts.communities(query, limit=limit)]
 
 
 @router.post("/v1/facts/tidy")
-async def tidy(body: TidyIn, library: Library) -> Json[list[TidyShape]]:
+async def tidy(body: wire.TidyIn, library: Library) -> list[wire.TidyShape]:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
-    items = await library.facts.of(body.owner).tidy(dry_run=body.dry_run)
-    return json_answer([TidyShape.make(item) for item in items])
+    return [wire.TidyShape.make(item) for item in await library.facts.of(body.owner).tidy(dry_run=body.dry_run)]
 
 
 @router.post("/v1/facts/tidy/undo")
-async def undo_tidy(body: TidyUndoIn, library: Library) -> Json[list[MemoryShape]]:
+async def undo_tidy(body: wire.TidyUndoIn, library: Library) -> list[wire.MemoryShape]:
     """Bring back all that the latest pass let fade."""
-    return json_answer([memory_shape(one) for one in await library.facts.of(body.owner).restore_last()])
+    return [wire.MemoryShape.make(one) for one in await library.facts.of(body.owner).restore_last()]
 
 
 @router.get("/v1/facts/{fact_id}")
-async def get_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
+async def get_fact(fact_id: FactIdIn, library: Library) -> wire.FactShape:
     """Get a fact, as its newest version says."""
-    return json_answer(FactShape.make(await library.facts.get(fact_id)))
+    return wire.FactShape.make(await library.facts.get(fact_id))
 
 
 @router.patch("/v1/facts/{fact_id}")
-async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Json[FactShape]:
+async def update_fact(fact_id: FactIdIn, body: wire.FactChangesIn, library: Library) -> wire.FactShape:
     """Correct a fact, as a new version."""
     changes = body.changes(await library.facts.timezone(fact_id))
-    return json_answer(FactShape.make(await library.facts.edit(fact_id, changes)))
+    return wire.FactShape.make(await library.facts.edit(fact_id, changes))
 
 
 @router.delete("/v1/facts/{fact_id}", status_code=204)
-async def delete_fact(fact_id: FactIdIn, library: Library) -> Response:
+async def delete_fact(fact_id: FactIdIn, library: Library) -> None:
     """Stop believing a fact; its versions stay, and `restore` brings it back."""
     await library.facts.forget([fact_id])
-    return Response(status_code=204)
 
 
 @router.post("/v1/facts/{fact_id}/restore")
-async def restore_fact(fact_id: FactIdIn, library: Library) -> Json[FactShape]:
+async def restore_fact(fact_id: FactIdIn, library: Library) -> wire.FactShape:
     """Believe a deleted fact again."""
-    return json_answer(FactShape.make(await library.facts.restore(fact_id)))
+    return wire.FactShape.make(await library.facts.restore(fact_id))
 
 
 @router.get("/v1/facts/{fact_id}/history")
-async def get_history(fact_id: FactIdIn, library: Library) -> Json[FactOriginShape]:
+async def get_history(fact_id: FactIdIn, library: Library) -> FactOriginShape:
     """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
-    return json_answer(origin_shape(await library.origins.why(fact_id)))
+    return FactOriginShape(origin_shape(await library.origins.why(fact_id)))
 
 
 @router.get("/v1/entities")
-async def list_entities(
-    owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
-) -> Json[list[EntityShape]]:
+async def list_entities(facts: Facts, page: Annotated[Page, pages("entity", order="asc")]) -> list[wire.EntityShape]:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return json_answer([EntityShape.make(one) for one in await library.facts.of(owner).page_of_entities(page)])
+    return [wire.EntityShape.make(one) for one in await facts.page_of_entities(page)]
 
 
 @router.get("/v1/entities/{entity_id}")
-async def get_entity(entity_id: EntityIdIn, library: Library) -> Json[EntityShape]:
+async def get_entity(entity_id: EntityIdIn, library: Library) -> wire.EntityShape:
     """Get an entity."""
-    return json_answer(EntityShape.make(await library.facts.get_entity(entity_id)))
+    return wire.EntityShape.make(await library.facts.get_entity(entity_id))

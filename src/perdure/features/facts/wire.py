@@ -36,7 +36,7 @@ from perdure.search.ranking.query import parse_time
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, AgentIdIn, Date, GraphIdIn, JsonObject, keywords
-from perdure.server.wire.shapes import Object, WireShape
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 FactSettingOfAgent = bool | JsonObject
 """What requests name as an agent's setting."""
@@ -166,12 +166,7 @@ class EntityShape(
 class RuleShape(WireShape, of=FactRule, fields="text relation created_at", number="seq"):
     """What must not be remembered."""
 
-    entity: str | None
-
-
-def rule_shape(rule: FactRule) -> Object:
-    """What must not be remembered."""
-    return RuleShape.make(rule, entity=rule.entity_name or None)
+    entity: str | None = computed(lambda rule: rule.entity_name or None)
 
 
 class FactSettingsShape(WireShape, of=GraphCounts, fields="facts entities episodes waiting dropped"):
@@ -181,7 +176,7 @@ class FactSettingsShape(WireShape, of=GraphCounts, fields="facts entities episod
     settings: Object
 
 
-def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> Object:
+def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> FactSettingsShape:
     """The settings of a graph, with defaults, and its counts."""
     settings = load_graph_settings({} if graph is None else graph.settings)
     own = fields(settings, *settings.__slots__)
@@ -212,14 +207,12 @@ class ContextSourceShape(WireShape, of=Fact, fields="text", fact_id="id"):
 class FactContextShape(WireShape, of=FactContext, fields="text tokens"):
     """A text with the sources of its facts, by their numbers."""
 
-    facts: list[ContextSourceShape]
-
-
-def context_shape(context: FactContext) -> Object:
-    """A text with the sources of its facts, by their numbers."""
-    sources = {id_: [one.ref for one in episodes] for id_, episodes in context.sources.items()}
-    facts = [ContextSourceShape.make(fact, sources=sources.get(fact.id, [])) for fact in context_facts(context)]
-    return FactContextShape.make(context, facts=facts)
+    facts: list[ContextSourceShape] = computed(
+        lambda context: [
+            ContextSourceShape.make(fact, sources=[one.ref for one in context.sources.get(fact.id, ())])
+            for fact in context_facts(context)
+        ]
+    )
 
 
 class CommunityMemberShape(WireShape, of=Entity, fields="id name type"):
@@ -237,12 +230,7 @@ class CommunityShape(
 class MemoryShape(WireShape, of=Memory, fields="id text state"):
     """A fact or passage in its state."""
 
-    kind: Literal["fact", "passage"]
-
-
-def memory_shape(memory: Memory) -> Object:
-    """A fact or passage, and its state."""
-    return MemoryShape.make(memory, kind=kind_of(memory))
+    kind: Literal["fact", "passage"] = computed(kind_of)
 
 
 class TidyShape(WireShape, of=TidyItem, fields="kind reason score memory.id memory.text memory.state", into="into.id"):

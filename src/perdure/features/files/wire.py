@@ -58,7 +58,7 @@ class Folder(
     embedding_config: Object
 
 
-def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Object:
+def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Folder:
     """The folder with all fields of the wire."""
     return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
 
@@ -155,7 +155,7 @@ class AgentFiles(TypedDict):
     has_more: bool
 
 
-def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> Object:
+def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> AgentFile:
     """A file of an agent. Its id is computed, so nobody has to store it."""
     return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
 

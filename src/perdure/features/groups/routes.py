@@ -19,74 +19,73 @@ from perdure.features.groups.values import GROUP_FAILED_REASONS, GroupFilter
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.messages import reply_or_answer
-from perdure.server.wire.answers import Message, Reply
+from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import failure_answer
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.http import Json, Library, Router, json_answer, library_of, pages
+from perdure.server.wire.http import Json, Library, Router, ThisAgent, json_answer, library_of, pages
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 from perdure.server.wire.sse import Streams
 
 router = Router(tags=["groups"])
 
-_Page = Annotated[Page, pages("group", limit=50, order="desc")]
+_Page = Annotated[Page, pages("group")]
 
 
 @router.get("/v1/groups/")
 async def list_groups(
     library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None, project_id: str | None = None
-) -> Json[list[wire.Group]]:
+) -> list[wire.Group]:
     """List groups, newest first by default, without hidden ones."""
     if manager_type == "swarm":
-        return json_answer([])
+        return []
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return json_answer([wire.Group.make(group) for group in await library.groups.page(where, page)])
+    return [wire.Group.make(group) for group in await library.groups.page(where, page)]
 
 
 @router.get("/v1/groups/count")
-async def count(library: Library) -> Json[int]:
+async def count(library: Library) -> int:
     """Count the groups, without hidden ones."""
-    return json_answer(await library.groups.count(GroupFilter(hidden=False)))
+    return await library.groups.count(GroupFilter(hidden=False))
 
 
 @router.get("/v1/agents/{agent_id}/groups")
 async def list_of_agent(
     agent_id: AgentIdIn, library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None
-) -> Json[list[wire.Group]]:
+) -> list[wire.Group]:
     """List the groups in which the agent takes part, or which it manages."""
     if manager_type == "swarm":
-        return json_answer([])
+        return []
     groups = await library.groups.page_of_agent(agent_id, GroupFilter(kind=manager_type), page)
-    return json_answer([wire.Group.make(group) for group in groups])
+    return [wire.Group.make(group) for group in groups]
 
 
 @router.post("/v1/groups/")
-async def create(body: wire.GroupIn, library: Library) -> Json[wire.Group]:
+async def create(body: wire.GroupIn, library: Library) -> wire.Group:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return json_answer(wire.Group.make((await library.groups.add(body.new_group)).info))
+    return wire.Group.make((await library.groups.add(body.new_group)).info)
 
 
 @router.get("/v1/groups/{group_id}")
-async def retrieve(group_id: GroupIdIn, library: Library) -> Json[wire.Group]:
+async def retrieve(group_id: GroupIdIn, library: Library) -> wire.Group:
     """Get a group."""
-    return json_answer(wire.Group.make((await library.groups.get(group_id)).info))
+    return wire.Group.make((await library.groups.get(group_id)).info)
 
 
 @router.patch("/v1/groups/{group_id}")
-async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> Json[wire.Group]:
+async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.Group:
     """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
     change."""
     group = await library.groups.get(group_id)
     body.check_kind(group.info)
-    return json_answer(wire.Group.make((await group.update(**body.changes)).info))
+    return wire.Group.make((await group.update(**body.changes)).info)
 
 
 @router.delete("/v1/groups/{group_id}")
-async def delete(group_id: GroupIdIn, library: Library) -> Json[None]:
+async def delete(group_id: GroupIdIn, library: Library) -> None:
     """Delete a group with its transcript; its agents stay, with what they said."""
     await library.groups.by_id(group_id).delete()
-    return json_answer(None)
 
 
 # --- messages
@@ -97,12 +96,13 @@ async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: Ag
     return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 
-async def _send(request: Request) -> Json[Reply] | StreamingResponse:
+async def _send(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send a message to a group, and answer with what its agents say, or on request with a stream of it."""
     return await _answer(request, await read_send(request))
 
 
 async def _send_and_stream(request: Request) -> Response | StreamingResponse:
+    """Send a message to a group, and answer with a stream."""
     return await _answer(request, await read_send(request, always_streams=True))
 
 
@@ -141,47 +141,44 @@ async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingR
 async def list_messages(
     group_id: GroupIdIn,
     library: Library,
-    page: Annotated[Page, pages("message", limit=100, order="desc")],
+    page: Annotated[Page, pages("message", limit=100)],
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
-) -> Json[list[Message]]:
+) -> list[Message]:
     """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
     its speaker's name."""
     display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     entries = await library.groups.by_id(group_id).entries(page)
-    return json_answer([shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)])
+    return [shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)]
 
 
 @router.post("/v1/groups/{group_id}/messages/cancel")
-async def cancel_messages(group_id: GroupIdIn, library: Library) -> Json[dict[str, str]]:
+async def cancel_messages(group_id: GroupIdIn, library: Library) -> dict[str, str]:
     """Cancel the turn of the group that goes on, with the runs of its speakers, and those that wait behind it. Answers
     with the number of each turn -> `cancelled`, or its status if it has ended meanwhile. 409 if there is none."""
     turns = await library.groups.by_id(group_id).cancel()
     if not turns:
         raise Conflict(f"there is nothing to cancel: group {group_id} has no turn that goes on or waits")
-    return json_answer({str(turn.seq): turn.status if turn.ended else "cancelled" for turn in turns})
+    return {str(turn.seq): turn.status if turn.ended else "cancelled" for turn in turns}
 
 
 @router.patch("/v1/groups/{group_id}/messages/{message_id}")
 async def modify_message(
     group_id: GroupIdIn, message_id: MessageIdIn, body: MessageChange, library: Library
-) -> Json[Message]:
+) -> Message:
     """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
     part, parts = body.edit()
     edited = await library.groups.by_id(group_id).edit_message(message_id, part, parts)
     display = Display(use_assistant_message=part == "assistant")
-    return json_answer(
-        next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
-    )
+    return next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
 
 
 @router.patch("/v1/groups/{group_id}/reset-messages")
-async def reset_messages(group_id: GroupIdIn, library: Library) -> Json[None]:
+async def reset_messages(group_id: GroupIdIn, library: Library) -> None:
     """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
     ended."""
     await library.groups.by_id(group_id).reset()
-    return json_answer(None)
 
 
 # --- companions
@@ -189,20 +186,19 @@ async def reset_messages(group_id: GroupIdIn, library: Library) -> Json[None]:
 
 @router.get("/v1/agents/{agent_id}/companion/passes")
 async def list_passes(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")] = 20,
     before: Annotated[int | None, Query(ge=1, le=2**53, description="Those before the pass of this number.")] = None,
-) -> Json[list[wire.PassShape]]:
+) -> list[wire.PassShape]:
     """List the passes of an agent's companion, newest first: why each began, how it ended, and what it changed."""
-    passes = await library.agent_of(agent_id).companion.passes(limit=limit, before=before)
-    return json_answer([wire.PassShape.make(one) for one in passes])
+    passes = await agent.companion.passes(limit=limit, before=before)
+    return [wire.PassShape.make(one) for one in passes]
 
 
 @router.post("/v1/agents/{agent_id}/companion/wake")
-async def wake(agent_id: AgentIdIn, library: Library) -> Json[wire.PassShape | None]:
+async def wake(agent: ThisAgent) -> wire.PassShape | None:
     """Have an agent's companion read what is new, and answer with the pass that begins or goes on; null: nothing new
     was said. The list of passes shows how it ends."""
-    companion = library.agent_of(agent_id).companion
+    companion = agent.companion
     one = await companion.begin()
-    return json_answer(None if one is None else wire.PassShape.make(await companion.show(one)))
+    return None if one is None else wire.PassShape.make(await companion.show(one))

@@ -6,7 +6,7 @@ A reply never has the values of secrets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -138,16 +138,16 @@ def _options_in(body: WireRequest) -> dict[str, Any]:
 McpKind = Literal["stdio", "sse", "streamable_http"]
 
 
-class _McpEndpoint(TypedDict):
+class _McpEndpoint(WireShape, optional="command args env server_url auth_header auth_token custom_headers"):
     """How Perdure reaches an MCP server: a program to start (`command`, ...) or a URL (`server_url`, ...)."""
 
-    command: NotRequired[str]
-    args: NotRequired[list[str]]
-    env: NotRequired[dict[str, str]]
-    server_url: NotRequired[str]
-    auth_header: NotRequired[str | None]
-    auth_token: NotRequired[str | None]
-    custom_headers: NotRequired[dict[str, str]]
+    command: str
+    args: list[str]
+    env: dict[str, str]
+    server_url: str
+    auth_header: str | None
+    auth_token: str | None
+    custom_headers: dict[str, str]
 
 
 class McpServer(_McpEndpoint):
@@ -165,15 +165,15 @@ class McpConfig(_McpEndpoint):
 
 def server_shape(server: core.McpServer) -> McpServer:
     """The server with the fields of its type. Secret headers and variables have their names, and empty values."""
-    return {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport, **_endpoint(server)}
+    return McpServer(id=server.id, server_name=server.name, mcp_server_type=server.transport, **_endpoint(server))
 
 
 def named_server_shape(server: core.McpServer) -> McpConfig:
     """The server on the routes by name."""
-    return {"server_name": server.name, "type": server.transport, **_endpoint(server)}
+    return McpConfig(server_name=server.name, type=server.transport, **_endpoint(server))
 
 
-def _endpoint(server: core.McpServer) -> _McpEndpoint:
+def _endpoint(server: core.McpServer) -> Object:
     """How a server is reached: the fields of its type."""
     if server.transport == "stdio":
         environment = dict.fromkeys(server.variable_names, MASKED)
@@ -202,10 +202,10 @@ class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="l
     offered: Object | None = computed(lambda tool: tool.seen and _DefinitionShape.make(tool.seen))
 
 
-def left_out_shape(entry: core.InvalidEntry) -> Object:
+def left_out_shape(entry: core.InvalidEntry) -> Definition:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
-    shown = {"name": entry.name, "status": "left_out", "problem": entry.reason}
-    return dict.fromkeys(("tool_name", "tool_id", "approved", "offered")) | shown
+    others = nulls("tool_name", "tool_id", "approved", "offered")
+    return Definition(name=entry.name, status="left_out", problem=entry.reason, **others)
 
 
 class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing removed unusable added"):
@@ -232,17 +232,17 @@ class McpListing(TypedDict):
     tools: list[McpTool]
 
 
-def listing_shape(definitions: Sequence[core.Definition]) -> list[dict[str, Any]]:
+def listing_shape(definitions: Sequence[core.Definition]) -> list[McpTool]:
     """The tools that a server offers which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
 
-def offers_shape(tools: Sequence[core.McpTool]) -> list[dict[str, Any]]:
+def offers_shape(tools: Sequence[core.McpTool]) -> list[McpTool]:
     """The tools that a registered server offers now, by its own names, approved or not."""
     return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
-def _listed_tool_shape(definition: core.Definition, problem: str) -> Object:
+def _listed_tool_shape(definition: core.Definition, problem: str) -> McpTool:
     """A tool in the listing of a server."""
     health = {"status": "INVALID", "reasons": [problem]} if problem else None
     return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

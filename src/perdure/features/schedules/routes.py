@@ -8,24 +8,15 @@ from fastapi import Header, Query
 
 from perdure.core.ids import AgentId, ConversationId
 from perdure.engine.records.run_request import KEY_MAX_CHARS
+from perdure.features.schedules import wire
 from perdure.features.schedules.units import next_times
 from perdure.features.schedules.values import ScheduleStatus
-from perdure.features.schedules.wire import (
-    CreatedSchedule,
-    EventIn,
-    FiringShape,
-    ScheduleDeleted,
-    ScheduleIn,
-    ScheduleList,
-    ScheduleShape,
-    schedule_shape,
-)
 from perdure.library.parts.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.gate import ServerGate
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
-from perdure.server.wire.http import Json, Library, Router, json_answer
-from perdure.server.wire.runs import Run, wire_run
+from perdure.server.wire.http import Library, Router, ThisAgent
+from perdure.server.wire.runs import WireRun
 
 router = Router(tags=["schedules"])
 
@@ -38,42 +29,40 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(agent_id: AgentIdIn, library: Library, gate: ServerGate, body: ScheduleIn) -> Json[CreatedSchedule]:
+async def create(
+    agent_id: AgentIdIn, library: Library, gate: ServerGate, body: wire.ScheduleIn
+) -> wire.CreatedSchedule:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
     new = body.new_schedule(callback=gate.callback(body.callback_url), conversation_seq=seq)
-    schedule = await library.agent_of(agent_id).schedules.add(body.new_messages(), new)
-    return json_answer(CreatedSchedule.make(schedule))
+    return wire.CreatedSchedule.make(await library.agent_of(agent_id).schedules.add(body.new_messages(), new))
 
 
 @router.get("/v1/agents/{agent_id}/schedule")
 async def list_schedules(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     after: ScheduleIdIn | None = None,
     limit: _Limit = 50,
     status: Annotated[list[ScheduleStatus] | None, Query(max_length=3)] = None,
-) -> Json[ScheduleList]:
+) -> wire.ScheduleList:
     """List the schedules of an agent that still fire, oldest first; with `status` those in these statuses."""
-    found = await library.agent_of(agent_id).schedules.list(
-        statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after
-    )
-    shapes = [schedule_shape(schedule) for schedule in found[:limit]]
-    return json_answer({"has_next_page": len(found) > limit, "scheduled_messages": shapes})
+    found = await agent.schedules.list(statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after)
+    shapes = [wire.schedule_shape(schedule) for schedule in found[:limit]]
+    return {"has_next_page": len(found) > limit, "scheduled_messages": shapes}
 
 
 @router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
-async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
+async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleShape:
     """Get a schedule, with its next times."""
     schedule = await library.agent_of(agent_id).schedules.get(scheduled_message_id)
-    return json_answer(schedule_shape(schedule, next_times(schedule, NEXT_TIMES)))
+    return wire.schedule_shape(schedule, next_times(schedule, NEXT_TIMES))
 
 
 @router.delete("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
-async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleDeleted]:
+async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleDeleted:
     """Remove a schedule with its firings. The messages that it sent stay."""
     await library.agent_of(agent_id).schedules.delete(scheduled_message_id)
-    return json_answer({"success": True})
+    return {"success": True}
 
 
 @router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings")
@@ -83,24 +72,24 @@ async def list_firings(
     library: Library,
     limit: _Limit = 50,
     before_seq: Annotated[int | None, Query(ge=0, le=2**53)] = None,
-) -> Json[list[FiringShape]]:
+) -> list[wire.FiringShape]:
     """List what became of the due times of a schedule, the newest first."""
     schedules = library.agent_of(agent_id).schedules
     firings = await schedules.firings(scheduled_message_id, limit=limit, before_seq=before_seq)
-    return json_answer([FiringShape.make(firing) for firing in firings])
+    return [wire.FiringShape.make(firing) for firing in firings]
 
 
 @router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/cancel")
-async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Json[ScheduleShape]:
+async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleShape:
     """End a schedule, and answer with it. Its firings can still be looked at."""
-    return json_answer(schedule_shape(await library.agent_of(agent_id).schedules.cancel(scheduled_message_id)))
+    return wire.schedule_shape(await library.agent_of(agent_id).schedules.cancel(scheduled_message_id))
 
 
 @router.post("/v1/agents/{agent_id}/events")
-async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Json[Run]:
+async def notify(agent: ThisAgent, body: wire.EventIn, idempotency_key: _Key = None) -> WireRun:
     """Tell an agent of an event, and answer with the run that it begins; with `wake` off that run only stores it."""
     conversation = None if body.conversation_id == "default" else body.conversation_id
-    accepted = await library.agent_of(agent_id).notify(
+    accepted = await agent.notify(
         body.kind,
         body.data,
         wake=body.wake,
@@ -108,7 +97,7 @@ async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempoten
         idempotency_key=idempotency_key,
         max_steps=body.max_steps,
     )
-    return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
+    return WireRun.make(accepted.run, **({} if accepted.run.ended else {"status": "created"}))
 
 
 async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversation: str | None) -> int:

@@ -182,7 +182,7 @@ class FiringShape(WireShape, of=Firing, fields="seq due_at fired_at outcome run_
     """What became of a due time."""
 
 
-def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> dict[str, Any]:
+def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> ScheduleShape:
     """A schedule; with its next times, if they are given."""
     quiet = schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}

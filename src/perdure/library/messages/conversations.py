@@ -24,7 +24,7 @@ from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import isolate_blocks
 from perdure.domain.conversations.units import ConversationChanges, changed_settings, check_summary, update_conversation
 from perdure.engine.approvals.answers import Pending, find_all_pending
-from perdure.engine.compaction.compact_view import Compacted, compact
+from perdure.engine.compaction.compact_view import CompactionCounts, compact
 from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.prompt.system_messages import recompile, renew_system_message
@@ -252,7 +252,7 @@ class AsyncConversations(AsyncAgentPart):
 
     async def compact_view(
         self, conversation: ConversationId | None, settings: CompactionSettings | None = None
-    ) -> Compacted:
+    ) -> CompactionCounts:
         """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
 
         Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound, LimitReached;

@@ -60,7 +60,14 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
     prefix, slash, model = setting.partition("/")
     provider = ALIASES.get(prefix, prefix)
     if provider in PROVIDERS and slash and model.strip():
-        embedder: Embedder = _endpoint_embedder(_endpoint_of(provider, environment), model.strip())
+        from perdure.providers.embeddings.endpoint import OllamaEmbedder, OpenAIEmbedder
+
+        endpoint = _endpoint_of(provider, environment)
+        key = endpoint.api_key if endpoint.has_key else None
+        kind = OllamaEmbedder if provider == "ollama" else OpenAIEmbedder
+        embedder: Embedder = kind(
+            model=model.strip(), base_url=endpoint.base_url, api_key=key, provider=endpoint.provider
+        )
     elif setting.startswith(("/", "./", "../", "~", "\\")) or setting[1:3] in (":\\", ":/") or _is_folder(setting):
         embedder = _local(_folder(setting))
     elif prefix == "local" and slash:
@@ -149,12 +156,3 @@ def _endpoint_of(provider: str, environment: Mapping[str, str] | None) -> Endpoi
 def _providers() -> list[str]:
     """The names of the providers with embeddings."""
     return [name for name, provider in PROVIDERS.items() if provider.embeds]
-
-
-def _endpoint_embedder(endpoint: Endpoint, model: str) -> Embedder:
-    """The embedder for the API of this provider."""
-    from perdure.providers.embeddings.endpoint import OllamaEmbedder, OpenAIEmbedder
-
-    kind = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
-    key = endpoint.api_key if endpoint.has_key else None
-    return kind(model=model, base_url=endpoint.base_url, api_key=key, provider=endpoint.provider)

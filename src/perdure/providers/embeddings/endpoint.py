@@ -6,7 +6,7 @@ import asyncio
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 
@@ -17,7 +17,7 @@ from perdure.core.text.json_strings import encodable
 from perdure.providers.embeddings.vectors import prefix_of, unit_rows
 from perdure.providers.masking import WHOLE, read_answer
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
-from perdure.providers.openai_endpoint import Connections, api_url, is_openai, request_headers
+from perdure.providers.openai_endpoint import HttpClients, api_url, is_openai, request_headers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,22 +42,28 @@ class EndpointEmbedder(ABC):
         model: the name the server knows.
         base_url: with or without `/v1`, such as "http://localhost:8000".
         api_key: sent as a bearer token; no error text contains it.
-        provider: the first part of the handle.
+        provider: the first part of the handle; empty: the name of its API.
         timeout_s: the limit for one batch.
     Raises: InvalidInput: an address or key that can't be used.
     """
 
     local = False
+    kind: ClassVar[str]
+    """The name of its API."""
+    path: ClassVar[str]
+    beside: ClassVar[str] = ""
+    """The end of the API's address that its path has not."""
 
     def __init__(
-        self, *, model: str, base_url: str, provider: str, api_key: str | None = None, timeout_s: float = 60.0
+        self, *, model: str, base_url: str, provider: str = "", api_key: str | None = None, timeout_s: float = 60.0
     ) -> None:
-        self.handle, self.model, self.url = f"{provider}/{model}", model, self.url_of(base_url)
+        self.handle, self.model = f"{provider or self.kind}/{model}", model
+        self.url = api_url(base_url, self.path, without=self.beside)
         self.dimensions: int | None = None  # known after the first answer
-        self._headers = request_headers(api_key, {}, accept="application/json")
+        self._headers = request_headers(api_key, accept="application/json")
         self._target = Target.of_request(model, self.url, self._headers)
         self._timeout_s = timeout_s
-        self._connections = Connections()
+        self._connections = HttpClients()
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         """See `Embedder`. Raises: ModelError, by what the server did."""
@@ -71,11 +77,6 @@ class EndpointEmbedder(ABC):
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         await self._connections.aclose()
-
-    @staticmethod
-    @abstractmethod
-    def url_of(base_url: str) -> str:
-        """The address that texts are sent to. Raises: InvalidInput: no http address."""
 
     @abstractmethod
     def body(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -150,18 +151,12 @@ class OpenAIEmbedder(EndpointEmbedder):
     every server.
     """
 
-    def __init__(self, *, model: str, base_url: str, provider: str = "openai", **options: Any) -> None:
-        super().__init__(model=model, base_url=base_url, provider=provider, **options)
-        self._base64 = is_openai(base_url)
-
-    @staticmethod
-    def url_of(base_url: str) -> str:
-        return api_url(base_url, "/embeddings")
+    kind, path = "openai", "/embeddings"
 
     def body(self, texts: Sequence[str]) -> dict[str, Any]:
         # An empty text is refused by OpenAI.
         body: dict[str, Any] = {"model": self.model, "input": [text or " " for text in texts]}
-        return body | {"encoding_format": "base64"} if self._base64 else body
+        return body | {"encoding_format": "base64"} if is_openai(self.url) else body
 
     def vectors(self, answer: dict[str, Any]) -> Sequence[Any]:
         rows = {row.get("index", place): _numbers(row["embedding"]) for place, row in enumerate(answer["data"])}
@@ -173,12 +168,7 @@ class OpenAIEmbedder(EndpointEmbedder):
 class OllamaEmbedder(EndpointEmbedder):
     """`Embedder` over `POST /api/embed`, where Ollama itself cuts what is too long for the model."""
 
-    def __init__(self, *, model: str, base_url: str, provider: str = "ollama", **options: Any) -> None:
-        super().__init__(model=model, base_url=base_url, provider=provider, **options)
-
-    @staticmethod
-    def url_of(base_url: str) -> str:
-        return api_url(base_url, "/api/embed", without="/v1")
+    kind, path, beside = "ollama", "/api/embed", "/v1"
 
     def body(self, texts: Sequence[str]) -> dict[str, Any]:
         # Of an empty text it makes a vector without numbers.

@@ -40,15 +40,8 @@ class _Loaded:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Pieces of a text that go through the model together, the two special ones included.
-
-    `text` is the index of the text.
-    """
-
-    text: int
-    ids: list[int]
+_Window = tuple[int, list[int]]
+"""The index of a text, and pieces of it that go through the model together, the two special ones included."""
 
 
 class MiniLM:
@@ -104,12 +97,15 @@ class MiniLM:
         self, texts: Sequence[str], *, windows_max: int
     ) -> AsyncIterator[tuple[int, npt.NDArray[np.float32]]]:
         """(index of the text, states of its pieces) of each window of the texts, the shortest windows first."""
+        from perdure.providers.embeddings.bert import hidden_states
+
         windows: list[_Window] = []
         for index, text in enumerate(texts):
             windows += await self._in_thread(self._windows, index, text, windows_max)
         for batch in _batches(windows):
-            for window, states in zip(batch, await self._in_thread(self._pass, batch), strict=True):
-                yield window.text, states
+            found = await self._in_thread(lambda ids: hidden_states(self._load().bert, ids), [ids for _, ids in batch])
+            for (index, _), states in zip(batch, found, strict=True):
+                yield index, states
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the embedder's thread, after those of other callers."""
@@ -131,13 +127,7 @@ class MiniLM:
         ids = loaded.tokenizer.encode(text, add_special_tokens=False).ids[: windows_max * room]
         count = max(1, -(-len(ids) // room))
         cuts = [len(ids) * number // count for number in range(count + 1)]
-        return [_Window(index, [loaded.start, *ids[start:stop], loaded.end]) for start, stop in pairwise(cuts)]
-
-    def _pass(self, batch: Sequence[_Window]) -> list[npt.NDArray[np.float32]]:
-        """The states of each window's pieces."""
-        from perdure.providers.embeddings.bert import hidden_states
-
-        return hidden_states(self._load().bert, [window.ids for window in batch])
+        return [(index, [loaded.start, *ids[start:stop], loaded.end]) for start, stop in pairwise(cuts)]
 
 
 def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
@@ -160,8 +150,8 @@ def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
 def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
     """The windows, the short ones first, as many at a time as a pass takes when all are padded to the longest."""
     batch: list[_Window] = []
-    for window in sorted(windows, key=lambda window: len(window.ids)):
-        if batch and (len(batch) + 1) * len(window.ids) > BATCH_PIECES:
+    for window in sorted(windows, key=lambda window: len(window[1])):
+        if batch and (len(batch) + 1) * len(window[1]) > BATCH_PIECES:
             yield batch
             batch = []
         batch.append(window)

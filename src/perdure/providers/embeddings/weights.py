@@ -160,7 +160,6 @@ class _Tensors:
 
 
 def _bert(folder: WeightsFolder, tensors: _Tensors) -> Bert:
-    """The encoder of a folder."""
     from perdure.providers.embeddings.bert import Bert
 
     size = folder.dimensions

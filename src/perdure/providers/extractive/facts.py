@@ -38,7 +38,7 @@ FACTS: Final = tuple((key, pattern(filled(form, _FACTS["parts"]))) for key, form
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class BlockFact:
     """One line of the block `human`."""
 
     key: str
@@ -56,18 +56,18 @@ class Fact:
             return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
         return " ".join(map(stem, self.key.split())), ""
 
-    def is_ended_by(self, other: Fact) -> bool:
+    def is_ended_by(self, other: BlockFact) -> bool:
         """Whether it holds no more when the other one does not; one without a value stands for any."""
         return self.key == other.key and (not other.value or self.value.casefold() == other.value.casefold())
 
 
-def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
+def facts_in(text: str, *, greeted: bool = False) -> tuple[BlockFact, ...]:
     """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves.
 
     Args:
         greeted: a greeting came before the text, so that "I'm Ada" gives a name.
     """
-    facts: dict[tuple[str, str], Fact] = {}
+    facts: dict[tuple[str, str], BlockFact] = {}
     for sentence in sentences_in(text):
         greeted = greeted or _FORM["greets"].match(sentence.masked) is not None
         for fact in () if is_question(sentence) else _facts_of(_without_lead(sentence), greeted=greeted):
@@ -76,7 +76,7 @@ def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
     return tuple(facts.values())
 
 
-def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
+def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[BlockFact]:
     """The facts of a sentence that is not a question.
 
     Args:
@@ -85,7 +85,7 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
     request = _FORM["remembers"].match(sentence.masked)
     if request is not None:
         sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
-    facts: list[Fact] = []
+    facts: list[BlockFact] = []
     breaks = [] if _FORM["supposes"].match(sentence.masked) else [*_FORM["break"].finditer(sentence.masked), None]
     start, speaking = 0, False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
     for gap in breaks:
@@ -96,15 +96,15 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
         start = gap.end() if gap else start
     # "remember that I live in Turin" is better kept under its own key.
     if request is not None and not facts and _says_something(value := _tidy(sentence.text)):
-        return [Fact(REMEMBER, value)]
+        return [BlockFact(REMEMBER, value)]
     return facts
 
 
-def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
+def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[BlockFact]:
     """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
     if greeted and (introduced := _FORM["introduces"].match(clause.masked)):
         if name := _name_of(introduced["v"]):
-            yield Fact("Name", name)
+            yield BlockFact("Name", name)
         return
     for key, form in FACTS:
         match = form.match(clause.masked)
@@ -122,7 +122,7 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
         is_idle = _FORM["idle_value"].match(tidy) or (noun and _FORM["idle_noun"].search(noun))
         if _says_something(tidy) and not is_idle:
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
-            yield from (Fact(key.format(noun), item) for item in items)
+            yield from (BlockFact(key.format(noun), item) for item in items)
         return
 
 
@@ -159,14 +159,14 @@ def phrases() -> dict[str, Any]:
     return {**words, **names, "no_places": places, "no_forms": forms}
 
 
-def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[Fact]:
+def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[BlockFact]:
     """The facts of a place, an employer or a job: "a nurse at Fiat" is two."""
     form, other = {"Works as": ("job_at", "Works at"), "Works at": ("at_job", "Works as")}.get(key, ("", ""))
     more = _FORM[form].search(value) if form else None
     if name := named(key, value[: more.start()] if more else value, capitals=capitals):
         if more and (of_other := named(other, more["v"], capitals=capitals)):
-            yield Fact(other, of_other)
-        yield Fact(key, name)
+            yield BlockFact(other, of_other)
+        yield BlockFact(key, name)
 
 
 def named(key: str, value: str, *, capitals: bool = True) -> str:

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Language = Literal["en", "zh"]
 
@@ -38,6 +38,8 @@ def load_patterns(section: str, **parts: str) -> dict[str, re.Pattern[str]]:
 
 
 _TABLE = load_table("patterns")
+KIN: Final[Mapping[str, str]] = load_table("kin")
+"""Word for a relative or somebody else -> the relation of that person to the speaker, without `_OF`."""
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _FORM = load_patterns("language")
@@ -58,12 +60,7 @@ def pattern(text: str) -> re.Pattern[str]:
 _STOP_EN, _WEAK_EN = (frozenset[str](_TABLE["words"][name].split()) for name in ("stop_en", "weak_en"))
 _WORD = re.compile(rf"(?:(?![{CJK}])[^\W_])+(?:[-'.@/_](?:(?![{CJK}])[^\W_])+)*")
 _CJK_RUN = re.compile(f"[{CJK}]+")
-_SAME = {"favourite": "favorite", "colour": "color", "mum": "mother", "mom": "mother", "dad": "father", "old": "age"}
-_SAME |= dict.fromkeys(("named", "called", "call", "叫", "名字", "姓名"), "name")
-_SAME |= {"住": "live", "工作": "work", "上班": "work", "来自": "from", "來自": "from"}
-_SAME |= dict.fromkeys(("喜欢", "喜歡", "爱", "愛", "love", "enjoy"), "like")
-_SAME |= dict.fromkeys(("不喜欢", "讨厌", "討厭", "hate"), "dislike")
-_SAME |= dict.fromkeys(("岁", "歲", "多大", "年龄", "年齡"), "age")
+_SAME = {word: same for same, words in _TABLE["same"].items() for word in words.split()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,20 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, phrases, supposes
-from perdure.providers.extractive.kin import KIN
+from perdure.providers.extractive.facts import (
+    DISLIKES,
+    LIKES,
+    NAMED,
+    BlockFact,
+    facts_in,
+    greets,
+    named,
+    phrases,
+    supposes,
+)
 from perdure.providers.extractive.language import (
     CJK,
+    KIN,
     Sentence,
     is_question,
     load_patterns,
@@ -292,7 +302,7 @@ def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | Non
     return re.sub(rf"(?<=[{CJK}]) +(?=[{CJK}])", "", one_line(text)), start, end, is_stretch
 
 
-def _of_fact(fact: Fact) -> Iterator[Statement]:
+def _of_fact(fact: BlockFact) -> Iterator[Statement]:
     """Return the statements of a fact in plain form."""
     if fact.key == "Name":
         if len(fact.value.split()) <= 4 and len(fact.value) <= OBJECT_SIGNS:

@@ -233,8 +233,12 @@ def _error(
     # A sentence may end in the server's own full stop.
     text = f"{what.rstrip('.')}. {help_text[0].upper()}{help_text[1:]}." if help_text else what
     if kind is ModelOverflow:
-        window_tokens, prompt_tokens = _sizes(detail)
-        return ModelOverflow(text, status=status, window_tokens=window_tokens, prompt_tokens=prompt_tokens)
+        # The window and the tokens of the request stand in fields, or in words. vLLM counts the answer along, and then
+        # says how many tokens of the sum are in the messages.
+        window = detail.window_tokens or _number(_WINDOW_WORDS.search(detail.message))
+        prompt = _IN_MESSAGES.search(detail.message) or _PROMPT_WORDS.search(detail.message)
+        prompt_tokens = detail.prompt_tokens or _number(prompt)
+        return ModelOverflow(text, status=status, window_tokens=window, prompt_tokens=prompt_tokens)
     return kind(text, status=status, retry_after_s=retry_after)
 
 
@@ -270,20 +274,8 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
             return ModelRequestRefused, ""
 
 
-def _sizes(detail: _Detail) -> tuple[int | None, int | None]:
-    """(The window, the tokens of the request), as far as an error says them: in fields, or in words."""
-    window = _WINDOW_WORDS.search(detail.message)
-    # vLLM counts the answer along, and then says how many tokens of the sum are in the messages.
-    prompt = _IN_MESSAGES.search(detail.message) or _PROMPT_WORDS.search(detail.message)
-    return (
-        detail.window_tokens or (_number(window) if window else None),
-        detail.prompt_tokens or (_number(prompt) if prompt else None),
-    )
-
-
-def _number(match: re.Match[str]) -> int | None:
-    """The number that a pattern has found."""
-    digits = next(filter(None, match.groups()), "").replace(",", "").replace("_", "")
+def _number(match: re.Match[str] | None) -> int | None:
+    digits = next(filter(None, match.groups() if match else ()), "").replace(",", "").replace("_", "")
     return int(digits) if digits.isdigit() and 0 < len(digits) <= 9 else None
 
 

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 
@@ -20,22 +20,15 @@ from perdure.core.errors import (
     ModelOverflow,
     ModelTakesNoTools,
 )
-from perdure.core.models import (
-    NO_TRAITS,
-    Exchange,
-    ModelDelta,
-    ModelOptions,
-    ModelPiece,
-    ModelProgress,
-    ModelRequest,
-    ModelTraits,
-)
+from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelPiece, ModelProgress, ModelRequest, ModelTraits
+from perdure.core.tasks import end_tasks
 from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import answer_pieces, mask_fields, mask_headers
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
-from perdure.providers.openai_endpoint import Connections, Dialect, api_url, dialect_of, request_headers, simpler
+from perdure.providers.openai_endpoint import Dialect, HttpClients, api_url, dialect_of, request_headers, simpler
+from perdure.providers.provider import ModelSource
 
 log = logging.getLogger(__name__)
 
@@ -55,52 +48,29 @@ class OpenAIChat:
     One request, one answer; trying the same again is `perdure.providers.retrying.Retrying`'s work.
 
     Args:
-        model: the name the server knows.
-        base_url: with or without `/v1`, such as "http://localhost:11434".
-        api_key: sent as a bearer token; no error text or exchange contains it.
-        provider: "openai" and "openrouter" have fields of their own; any other name gets the common ones.
-        headers: further headers of every request.
+        source: what it is built with. `learn` is told what answers and refusals show. `look` is called before the first
+            request, and after the first answer as long as the window is unknown: a server may load the model for it.
         stream: whether to request a stream; without it there is one delta for each part.
         silence: how long the server may say nothing; None: what suits a server of one's own, or a provider's.
-        connections: shared with other models of this endpoint; `aclose` leaves them open.
-        reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
-            servers that want it.
-        traits: what is known of the model.
-        learn: takes the traits that answers and refusals show, by their names.
-        look: learns what the server says of the model; called before the first request, and after the first answer as
-            long as the window is unknown: a server may load the model for it.
-    Raises: InvalidInput: an address, key or header that can't be used.
+    Raises: InvalidInput: an address or key that can't be used.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        base_url: str,
-        api_key: str | None = None,
-        provider: str = "openai",
-        headers: Mapping[str, str] = {},
-        stream: bool = True,
-        silence: Silence | None = None,
-        connections: Connections | None = None,
-        reasoning_back: str | None = None,
-        traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
-        learn: Callable[..., None] = lambda **traits: None,
-        look: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self.model, self.provider = model, provider
-        self.url = api_url(base_url, "/chat/completions")
-        self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
-        self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
-        self._target = Target.of_request(model, self.url, self._headers)
-        self._stream, self._silence = stream, silence
-        self._traits, self._learn, self._look, self._looks = traits, learn, look, 0
-        self._owned = connections is None
-        self._connections = connections or Connections()
+    def __init__(self, source: ModelSource, *, stream: bool = True, silence: Silence | None = None) -> None:
+        endpoint, entry = source.endpoint, source.endpoint.entry
+        self.model, self._source, self._stream, self._silence = source.name, source, stream, silence
+        self.url = api_url(endpoint.base_url, "/chat/completions")
+        self._dialect = dialect_of(entry.name, endpoint.base_url, source.name, reasoning_back=entry.reasoning_back)
+        self._headers = request_headers(source.api_key, accept="text/event-stream, application/json")
+        self._target = Target.of_request(source.name, self.url, self._headers)
+        self._looks = 0
+        self._opened = endpoint.provider not in source.connections
+        self._connections: HttpClients = source.connections.setdefault(
+            endpoint.provider, HttpClients(guard=endpoint.guard)
+        )
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are shared or the caller's. The model can still be used."""
-        if self._owned:
+        """Close the connections to its endpoint, if they were opened for it. The model can still be used."""
+        if self._opened:
             await self._connections.aclose()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
@@ -112,7 +82,7 @@ class OpenAIChat:
         reads.
         """
         await self._look_at_server(after=0)
-        traits = self._traits()
+        traits = self._source.traits()
         silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         is_read = request.purpose == "reply"
@@ -120,24 +90,26 @@ class OpenAIChat:
         response: httpx.Response | None = None
         dialect = self._dialect
         body = self._body(request, dialect, traits)
-        sent: Patience[httpx.Response] = Patience(silence)
         begun_at: float | None = None
         clock = asyncio.get_running_loop().time
+        started_at = clock()
         try:
-            async for tick in sent.during(self._send(body)):
+            sending = asyncio.ensure_future(self._send(body))
+            async for tick in _wait(sending, silence, started_at):
                 yield tick
-            while not (response := sent.result).is_success:
+            while not (response := sending.result()).is_success:
                 refusal = await error_of_response(response, self._target, clock() + ERROR_S)
                 await response.aclose()
                 body, dialect = self._body_after(request, refusal, body, dialect)
-                async for tick in sent.during(self._send(body)):
+                sending = asyncio.ensure_future(self._send(body))
+                async for tick in _wait(sending, silence, started_at):
                     yield tick
             self._dialect = dialect
             chunks = answer_pieces(response)
-            first: Patience[bytes | None] = Patience(silence, sent.started_at)
-            async for tick in first.during(_next(chunks, silence.first_s, reader)):
+            first = asyncio.ensure_future(_next(chunks, silence.first_s, reader))
+            async for tick in _wait(first, silence, started_at):
                 yield tick
-            chunk, begun_at = first.result, clock()
+            chunk, begun_at = first.result(), clock()
             events, until = 0, begun_at + silence.first_s  # words that only keep the connection open are no answer
             while chunk is not None:
                 for piece in reader.feed(chunk):
@@ -152,8 +124,12 @@ class OpenAIChat:
             reply = reader.reply(may_stay_empty=request.may_stay_empty)
             for piece in last:
                 yield piece
-            await _drain(chunks)
-            self._learn_from(reader, traits, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
+            # What follows `[DONE]` is read for a moment, so that the connection can be used again.
+            with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, DataTooLarge, BodyUnreadable):
+                async with asyncio.timeout(DRAIN_S):
+                    async for _ in chunks:
+                        pass
+            self._learn_from(reader, traits, read_s=begun_at - started_at, written_s=clock() - begun_at)
             await self._look_at_server(after=1)
             yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
@@ -163,7 +139,7 @@ class OpenAIChat:
             silence_s = silence.first_s if begun_at is None else silence.next_s
             fault = error_of_connection(error, self._target, silence_s=silence_s, begun=response is not None)
             if isinstance(fault, ModelOverflow) and fault.window_tokens:
-                self._learn(window_tokens=fault.window_tokens)
+                self._source.learn(window_tokens=fault.window_tokens)
             fault.exchange = self._exchange(body, response, reader, fault)
             fault.usage = reader.usage
             if fault is error:
@@ -175,12 +151,12 @@ class OpenAIChat:
 
     async def _look_at_server(self, *, after: int) -> None:
         """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
-        if self._look is None or self._looks != after:
+        if self._source.look is None or self._looks != after:
             return
-        traits = self._traits()
+        traits = self._source.traits()
         if traits.local and not (after and traits.window_tokens):
             self._looks += 1
-            await self._look()
+            await self._source.look()
 
     def _body(self, request: ModelRequest, dialect: Dialect, traits: ModelTraits) -> Body:
         """The body of a request, as this server is known to take it."""
@@ -196,18 +172,18 @@ class OpenAIChat:
     ) -> tuple[Body, Dialect]:
         """The body for a server that has refused one, and its dialect. Raises: ModelError: the refusal, if it may take
         no other."""
-        if request.tools and self._traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
+        if request.tools and self._source.traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
             log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
-            self._learn(takes_tools=False, calling="none")
+            self._source.learn(takes_tools=False, calling="none")
         elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
-            self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
+            self._source.learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
         else:
             # What changes nothing in this request is not what it was refused for.
-            while (other := simpler(dialect, refusal, local=self._traits().local)) is not None:
+            while (other := simpler(dialect, refusal, local=self._source.traits().local)) is not None:
                 dialect = other
-                if self._body(request, dialect, self._traits()).data != before.data:
+                if self._body(request, dialect, self._source.traits()).data != before.data:
                     break
-        if (body := self._body(request, dialect, self._traits())).data == before.data:
+        if (body := self._body(request, dialect, self._source.traits())).data == before.data:
             raise refusal
         return body, dialect
 
@@ -217,16 +193,15 @@ class OpenAIChat:
         read, written = usage.input_tokens - usage.cached_input_tokens, usage.output_tokens
         speeds = reader.speeds
         if speeds is not None:
-            self._learn(server="llamacpp")
+            self._source.learn(server="llamacpp")
         elif traits.local and self._stream and read_s > 0 and written_s > 0:
             speeds = read / read_s, written / written_s
         if speeds is not None and read >= MEASURED_TOKENS[0] and written >= MEASURED_TOKENS[1]:
-            self._learn(tokens_per_s=(round(speeds[0], 1), round(speeds[1], 1)))
+            self._source.learn(tokens_per_s=(round(speeds[0], 1), round(speeds[1], 1)))
 
-    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+    async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         """The body that this request would be sent with."""
-        body = self._body(request, self._dialect, self._traits())
-        payload: dict[str, Any] = json.loads(body.data)
+        payload: dict[str, Any] = json.loads(self._body(request, self._dialect, self._source.traits()).data)
         return payload
 
     async def _send(self, body: Body) -> httpx.Response:
@@ -288,17 +263,6 @@ async def _next(chunks: AsyncIterator[bytes], silence_s: float, reader: AnswerRe
         raise
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read what follows `[DONE]` for a moment, so that the connection can be used again."""
-    with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, DataTooLarge, BodyUnreadable):
-        async with asyncio.timeout(DRAIN_S):
-            async for _ in chunks:
-                pass
-
-
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
     """How long a server may say nothing, in seconds.
@@ -320,29 +284,18 @@ class Silence:
 LOCAL_SILENCE = Silence(next_s=600.0, tick_s=5.0)
 
 
-@dataclass(slots=True)
-class Patience(Generic[T]):
-    """`async for progress in patience.during(work)` waits for work; then `result` is what came of it."""
-
-    silence: Silence
-    started_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
-    result: T = field(init=False)
-
-    async def during(self, work: Coroutine[Any, Any, T]) -> AsyncIterator[ModelProgress]:
-        """Wait for the first byte. Raises: TimeoutError, and what the work raises."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.silence.first_s
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                left_s = until - loop.time()
-                if left_s <= 0:
-                    raise TimeoutError
-                await asyncio.wait({task}, timeout=min(left_s, self.silence.tick_s or left_s))
-                if not task.done() and self.silence.tick_s is not None:
-                    yield ModelProgress(stage="waiting", waited_s=loop.time() - self.started_at)
-            self.result = task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+async def _wait(task: asyncio.Future[Any], silence: Silence, started_at: float) -> AsyncIterator[ModelProgress]:
+    """Yield progress until what brings the first byte is done. Raises: TimeoutError."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + silence.first_s
+    try:
+        while not task.done():
+            left_s = until - clock()
+            if left_s <= 0:
+                raise TimeoutError
+            await asyncio.wait({task}, timeout=min(left_s, silence.tick_s or left_s))
+            if not task.done() and silence.tick_s is not None:
+                yield ModelProgress(stage="waiting", waited_s=clock() - started_at)
+    finally:
+        if not task.done():
+            await end_tasks(task)

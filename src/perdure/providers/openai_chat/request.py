@@ -162,7 +162,6 @@ def _content(parts: Sequence[Part], dialect: Dialect) -> str | list[dict[str, An
 
 
 def _picture(image: Image) -> dict[str, Any]:
-    """A picture in the API's shape."""
     address = {"url": f"data:{image.media_type};base64,{image.data}"}
     return {"type": "image_url", "image_url": address | ({"detail": image.detail} if image.detail else {})}
 
@@ -228,7 +227,6 @@ def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """A tool call in the API's shape."""
     # Servers refuse the whole request for an illegal name, which a model can have invented.
     name = _NOT_IN_NAMES.sub("_", call.name)[:NAME_CHARS_MAX] or "unnamed"
     return {

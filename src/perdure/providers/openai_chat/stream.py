@@ -73,8 +73,18 @@ class AnswerReader:
 
     @property
     def usage(self) -> Usage:
-        """The tokens that the server has counted so far."""
-        return usage_of(self._usage)
+        """The tokens that the server has counted so far; 0 for counts that it leaves out."""
+        usage = self._usage
+        prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+        cache_writes = ("cache_write_tokens", "cache_creation_input_tokens")
+        return Usage(
+            input_tokens=_count(usage, "prompt_tokens"),
+            output_tokens=_count(usage, "completion_tokens"),
+            # OpenAI's name, then DeepSeek's own
+            cached_input_tokens=_count(prompt, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens"),
+            cache_write_tokens=_count(prompt, *cache_writes) or _count(usage, *reversed(cache_writes)),
+            reasoning_tokens=_count(completion, "reasoning_tokens"),
+        )
 
     @property
     def speeds(self) -> tuple[float, float] | None:
@@ -164,13 +174,8 @@ class AnswerReader:
             message["tool_calls"] = [
                 {"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in self._calls.calls
             ]
-        return {
-            "id": self.id,
-            "model": self.model,
-            "finish_reason": self.finish_reason,
-            "message": message,
-            "usage": dict(self._usage),
-        }
+        facts = {"id": self.id, "model": self.model, "finish_reason": self.finish_reason}
+        return {**facts, "message": message, "usage": dict(self._usage)}
 
     def token_facts(self) -> dict[str, Any]:
         """What came about the answer's tokens: `logprobs` in OpenAI's shape, `token_ids`; without what did not come."""
@@ -192,7 +197,6 @@ class AnswerReader:
         return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
     def _event(self, data: str) -> list[ModelDelta | ModelProgress]:
-        """The deltas of one server-sent event."""
         self.events += 1
         if data.strip() == "[DONE]":
             self.done = True
@@ -330,20 +334,6 @@ def _logprob(entry: Any, *, top: bool) -> dict[str, Any] | None:
         found = [_logprob(other, top=False) for other in others] if isinstance(others, list) else []
         shape["top_logprobs"] = list(filter(None, found))
     return shape
-
-
-def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Token counts; 0 for counts that the server leaves out."""
-    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    cache_writes = ("cache_write_tokens", "cache_creation_input_tokens")
-    return Usage(
-        input_tokens=_count(usage, "prompt_tokens"),
-        output_tokens=_count(usage, "completion_tokens"),
-        # OpenAI's name, then DeepSeek's own
-        cached_input_tokens=_count(prompt, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens"),
-        cache_write_tokens=_count(prompt, *cache_writes) or _count(usage, *reversed(cache_writes)),
-        reasoning_tokens=_count(completion, "reasoning_tokens"),
-    )
 
 
 def _count(usage: Any, *names: str) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from perdure.core.models import Model, ModelRequest
-from perdure.providers.provider import Endpoint, ModelSource, Provider
+from perdure.core.models import Model
+from perdure.providers.provider import Endpoint, ModelSource, ProviderKind
 
 _LISTINGS: Mapping[str, tuple[str, str, Mapping[str, str], Mapping[str, int]]] = {
     "anthropic": ("/v1/models", "x-api-key", {"anthropic-version": "2023-06-01"}, {"limit": 1_000}),
@@ -16,9 +15,9 @@ _LISTINGS: Mapping[str, tuple[str, str, Mapping[str, str], Mapping[str, int]]] =
 
 
 class DirectApi:
-    """`Api` of a provider that has one of its own."""
+    """`ProviderApi` of a provider that has one of its own."""
 
-    def complete_path(self, provider: Provider, path: str, query: str) -> tuple[str, str]:
+    def complete_path(self, provider: ProviderKind, path: str, query: str) -> tuple[str, str]:
         return path.removesuffix("/v1"), ""  # their SDKs add /v1, and drop a query
 
     def listing_request(self, endpoint: Endpoint) -> tuple[str, Mapping[str, str], Mapping[str, int]]:
@@ -33,11 +32,6 @@ class DirectApi:
         return DirectModel(
             provider=entry.name, model=source.name, api_key=source.api_key, base_url=base_url, guard=endpoint.guard
         )
-
-    async def payload(self, model: Model, request: ModelRequest) -> Mapping[str, Any] | None:
-        from perdure.providers.pydantic_ai.model import DirectModel
-
-        return await model.payload(request) if isinstance(model, DirectModel) else None
 
 
 API = DirectApi()

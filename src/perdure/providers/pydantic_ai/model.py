@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -19,10 +18,11 @@ from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.answer_schemas import REFUSED_SCHEMA, with_schema_in_prompt
-from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, Guard, mask_fields, mask_text
+from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, HostGuard, mask_fields, mask_text
+from perdure.providers.provider import NO_KEY
 from perdure.providers.pydantic_ai.faults import fault, missing, redirected
 from perdure.providers.pydantic_ai.options import dialect_of, takes_schema, to_parameters, to_settings
-from perdure.providers.pydantic_ai.to_provider import Deltas, to_messages, to_parts, to_stop_reason, to_usage
+from perdure.providers.pydantic_ai.to_provider import AnswerDeltas, to_messages, to_parts, to_stop_reason, to_usage
 
 if TYPE_CHECKING:
     import httpx
@@ -36,12 +36,11 @@ WIRE: ContextVar[dict[str, Any] | None] = ContextVar("perdure_wire_seen", defaul
 """Where the HTTP client notes its request and response while a call opens."""
 
 CONNECT_TIMEOUT_S = 10.0
-NO_KEY = "none"
 _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class SdkConnection:
     """A model and the event loop that it belongs to. `http` is None if the SDK has its own client."""
 
     model: Model[Any]
@@ -77,18 +76,13 @@ class Recorder:
         return httpx2.MockTransport(record)
 
 
-def key_of(provider: str, api_key: str | None) -> str | None:
-    """The given key, else the environment's."""
-    return api_key or next(filter(None, map(os.environ.get, dialect_of(provider).keys)), None)
-
-
 def _takes_client(parameter: inspect.Parameter) -> bool:
     """Whether a provider's SDK sends its requests by a client of `httpx2`. Some take one of `httpx`, or ignore it."""
     name = str(parameter.annotation).partition(" |")[0]
     return name in ("httpx2.AsyncClient", "AsyncHTTPClient", "_OpenAIHTTPClient")
 
 
-def _http_client(timeout_s: float, guard: Guard | None) -> httpx2.AsyncClient:
+def _http_client(timeout_s: float, guard: HostGuard | None) -> httpx2.AsyncClient:
     """A client that can be closed, notes requests and responses in WIRE, and limits the size of answers. With a guard
     it uses no proxy."""
     import httpx2
@@ -147,7 +141,7 @@ class DirectModel:
     Args:
         provider: the provider, such as `anthropic`.
         model: the provider's name of the model.
-        api_key: None: the key in the environment (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
+        api_key: None: none for another server, and for the provider itself what its SDK finds in the environment.
         base_url: another server that speaks the same API; None: the provider's.
         timeout_s: the longest silence, in seconds, before and within an answer.
         guard: of a `base_url` that a client chose.
@@ -163,7 +157,7 @@ class DirectModel:
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 600,
-        guard: Guard | None = None,
+        guard: HostGuard | None = None,
     ) -> None:
         if not provider or not model:
             raise InvalidInput(f"a model needs a provider and a name, not {provider!r} and {model!r}")
@@ -172,7 +166,7 @@ class DirectModel:
         self._provider, self._model, self._timeout_s = provider, model, timeout_s
         self._api_key, self._base_url, self._guard = api_key, base_url, guard
         self._dialect = dialect_of(provider)
-        self._connection: Connection | None = None
+        self._connection: SdkConnection | None = None
         self._takes_schema = True
 
     def __repr__(self) -> str:
@@ -202,7 +196,7 @@ class DirectModel:
                 unsupported=connection.model.unsupported_settings,
             )
             wire["settings"], wire["tools"] = settings, len(request.tools)
-            deltas = Deltas()
+            deltas = AnswerDeltas()
             async with AsyncExitStack() as stack:
                 stream = await _open(stack, connection, messages, settings, forms, wire)
                 self._takes_schema = wire.get("takes_schema", self._takes_schema)
@@ -242,9 +236,12 @@ class DirectModel:
         Raises: ModelError: the request can't be built.
         """
         recorder = Recorder()
-        key = key_of(self._provider, self._api_key) or NO_KEY
         unsent = DirectModel(
-            provider=self._provider, model=self._model, api_key=key, base_url=self._base_url, guard=recorder
+            provider=self._provider,
+            model=self._model,
+            api_key=self._api_key or NO_KEY,
+            base_url=self._base_url,
+            guard=recorder,
         )
         try:
             async for _ in unsent.respond(request):
@@ -263,7 +260,7 @@ class DirectModel:
         if connection is not None and connection.loop is asyncio.get_running_loop():
             await connection.close()
 
-    async def _get_connection(self) -> Connection:
+    async def _get_connection(self) -> SdkConnection:
         """The connection of the running event loop; opened first if there is none."""
         loop = asyncio.get_running_loop()
         if (connection := self._connection) is not None and connection.loop is loop:
@@ -275,7 +272,7 @@ class DirectModel:
         self._connection = new
         return new
 
-    def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> SdkConnection:
         """A connection for use in this event loop; nothing is sent yet.
 
         To be called in a thread: it imports the provider's SDK, which takes seconds, and reads certificates.
@@ -287,9 +284,10 @@ class DirectModel:
         def make_provider(name: str) -> Provider[Any]:
             kind = infer_provider_class(name)
             parameters = inspect.signature(kind.__init__).parameters
-            options: dict[str, Any] = {"api_key": key_of(self._provider, self._api_key), "base_url": self._base_url}
+            options: dict[str, Any] = {"api_key": self._api_key, "base_url": self._base_url}
             if self._base_url and "api_key" in parameters:
-                options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
+                # Own servers often need no key, and the SDKs do: they would send that of the environment.
+                options["api_key"] = self._api_key or NO_KEY
             if "http_client" in parameters and _takes_client(parameters["http_client"]):
                 clients.append(_http_client(self._timeout_s, self._guard))
                 options["http_client"] = clients[-1]
@@ -309,13 +307,12 @@ class DirectModel:
             raise ModelRequestRefused(
                 f"{self._provider}/{self._model} can't be reached: its SDK would connect to any address"
             )
-        return Connection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
+        return SdkConnection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
 
     @property
     def _secrets(self) -> tuple[str, ...]:
         """The key, to be masked in texts."""
-        key = key_of(self._provider, self._api_key)
-        return (key,) if key else ()
+        return (self._api_key,) if self._api_key else ()
 
     def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
         """The request and the answer for the trace, without messages and secrets."""
@@ -337,7 +334,7 @@ class DirectModel:
 
 async def _open(
     stack: AsyncExitStack,
-    connection: Connection,
+    connection: SdkConnection,
     messages: list[ModelMessage],
     settings: dict[str, Any],
     forms: list[ModelRequestParameters],

@@ -29,7 +29,6 @@ class Dialect:
         images: whether messages and results of tools may hold pictures.
         closed_objects: whether an answer of a schema has no members but those that its objects list.
         strict_tools: None lets pydantic-ai make tool schemas strict where that loses nothing.
-        keys: environment variables of the key.
         extra: what to install.
     """
 
@@ -40,28 +39,18 @@ class Dialect:
     images: bool = False
     strict_tools: bool | None = None
     closed_objects: bool = False
-    keys: tuple[str, ...] = ()
     extra: str = ""
 
 
 _DIALECTS: Mapping[str, Dialect] = {
-    "anthropic": Dialect(
-        closed_objects=True,
-        cache_marks=True,
-        images=True,
-        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        extra="perdure[anthropic]",
-    ),
-    "google": Dialect(
-        tool_subset=True, images=True, keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), extra="perdure[google]"
-    ),
+    "anthropic": Dialect(closed_objects=True, cache_marks=True, images=True, extra="perdure[anthropic]"),
+    "google": Dialect(tool_subset=True, images=True, extra="perdure[google]"),
     "openai-responses": Dialect(
         engine_role="system",
         tool_subset=True,
         error_results=False,
         images=True,
         strict_tools=False,
-        keys=("OPENAI_API_KEY",),
         extra="perdure[openai]",
     ),
 }
@@ -69,10 +58,7 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 def dialect_of(provider: str) -> Dialect:
     """The row of a provider; for others what is safe everywhere."""
-    if provider in _DIALECTS:
-        return _DIALECTS[provider]
-    variable = provider.upper().replace("-", "_").replace("/", "_")
-    return Dialect(keys=(f"{variable}_API_KEY",), extra=f"pydantic-ai-slim[{provider}]")
+    return _DIALECTS.get(provider) or Dialect(extra=f"pydantic-ai-slim[{provider}]")
 
 
 _OWN_SETTINGS = ("anthropic_", "google_", "openai_", "bedrock_", "groq_", "mistral_", "cohere_", "xai_")

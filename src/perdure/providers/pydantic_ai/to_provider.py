@@ -16,7 +16,7 @@ from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCal
 from perdure.core.models import ModelDelta, ModelRequest
 from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_strings import compact_json, encodable
-from perdure.providers.history import legal_arguments, mark_positions, unseen_text
+from perdure.providers.history import legal_arguments, turn_start, unseen_text
 from perdure.providers.pydantic_ai.options import Dialect
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list
         system: the name of the provider as pydantic-ai has it; only reasoning that it signed goes back to it.
     """
     writer = _Writer(dialect, system)
-    marks = mark_positions(request.messages) if dialect.cache_marks else frozenset()
+    marks = (turn_start(request.messages) - 1, len(request.messages) - 1) if dialect.cache_marks else ()
     if request.opening:
         writer.engine(request.opening)
     for place, message in enumerate(request.messages):
@@ -68,7 +68,6 @@ class _Writer:
         self._mark_pending = False
 
     def say(self, message: Message) -> None:
-        """Add a message of a user or the engine."""
         for part in message.parts:
             if isinstance(part, Image):
                 self._add(self._pa.UserPromptPart([*self._pending_mark(), self._picture(part)]))
@@ -99,11 +98,8 @@ class _Writer:
                         parts.append(thinking)
                 case ToolCall():
                     call_id = self._call_ids[part.call_id] = _unique_id(_legal_id(part.call_id), self._used_ids)
-                    parts.append(
-                        self._pa.ToolCallPart(
-                            part.name, legal_arguments(part.arguments, wrapper="INVALID_JSON"), call_id
-                        )
-                    )
+                    arguments = legal_arguments(part.arguments, wrapper="INVALID_JSON")
+                    parts.append(self._pa.ToolCallPart(part.name, arguments, call_id))
         if not parts:
             return
         if not self.messages:  # a conversation must begin with a user's message
@@ -114,7 +110,6 @@ class _Writer:
             self.messages.append(self._pa.ModelResponse(parts=parts, provider_name=self._system))
 
     def results(self, results: Sequence[ToolResult]) -> None:
-        """Add the results of tools."""
         for result in results:
             failed = result.status != "success" and self._dialect.error_results
             text = encodable(result.text) if result.text.strip() else EMPTY_RESULT
@@ -142,7 +137,6 @@ class _Writer:
                 self._mark_pending = not isinstance(parts[-1], self._pa.ThinkingPart)
 
     def _user(self, text: str) -> None:
-        """Add a text in the role of the user."""
         mark = self._pending_mark()
         self._add(self._pa.UserPromptPart([*mark, encodable(text)] if mark else encodable(text)))
 
@@ -233,7 +227,7 @@ def unpack(text: str | None) -> Signature | None:
     return signature if all(isinstance(text, str) for text in texts) else None
 
 
-class Deltas:
+class AnswerDeltas:
     """Deltas of one answer, with numbers for its tool calls."""
 
     def __init__(self) -> None:
@@ -244,39 +238,31 @@ class Deltas:
         from pydantic_ai import messages as pa
 
         match event:
-            case pa.PartStartEvent(index=index, part=part):
-                yield from self._start(index, part)
-            case pa.PartDeltaEvent(delta=pa.TextPartDelta(content_delta=text)) if text:
+            case (
+                pa.PartStartEvent(part=pa.TextPart(content=text))
+                | pa.PartDeltaEvent(delta=pa.TextPartDelta(content_delta=text))
+            ) if text:
                 yield ModelDelta("text", text)
-            case pa.PartDeltaEvent(delta=pa.ThinkingPartDelta(content_delta=text)) if text:
+            case (
+                pa.PartStartEvent(part=pa.ThinkingPart(content=text))
+                | pa.PartDeltaEvent(delta=pa.ThinkingPartDelta(content_delta=text))
+            ) if text:
                 yield ModelDelta("reasoning", text)
-            case pa.PartDeltaEvent(index=index, delta=pa.ToolCallPartDelta() as delta):
-                number, call_id = self._number(index, delta.tool_call_id)
-                if delta.tool_name_delta:
-                    yield ModelDelta("tool_name", delta.tool_name_delta, number, call_id)
-                if delta.args_delta:
-                    yield ModelDelta("tool_arguments", _text(delta.args_delta), number, call_id)
-
-    def _start(self, index: int, part: object) -> Iterator[ModelDelta]:
-        """The deltas of the beginning of a part."""
-        from pydantic_ai import messages as pa
-
-        match part:
-            case pa.TextPart(content=text) if text:
-                yield ModelDelta("text", text)
-            case pa.ThinkingPart(content=text) if text:
-                yield ModelDelta("reasoning", text)
-            case pa.ToolCallPart():
-                number, call_id = self._number(index, part.tool_call_id)
-                yield ModelDelta("tool_name", part.tool_name, number, call_id)
-                if part.args:
-                    yield ModelDelta("tool_arguments", _text(part.args), number, call_id)
-
-    def _number(self, index: int, call_id: str | None) -> tuple[int, str | None]:
-        """(number of the call, its id) of the part at this index."""
-        number, earlier_id = self._calls.get(index, (len(self._calls), None))
-        self._calls[index] = number, call_id or earlier_id
-        return self._calls[index]
+            case (
+                pa.PartStartEvent(
+                    index=index, part=pa.ToolCallPart(tool_call_id=call_id, tool_name=name, args=arguments)
+                )
+                | pa.PartDeltaEvent(
+                    index=index,
+                    delta=pa.ToolCallPartDelta(tool_call_id=call_id, tool_name_delta=name, args_delta=arguments),
+                )
+            ):
+                number, earlier_id = self._calls.get(index, (len(self._calls), None))
+                self._calls[index] = number, call_id or earlier_id
+                if name:
+                    yield ModelDelta("tool_name", name, *self._calls[index])
+                if arguments:
+                    yield ModelDelta("tool_arguments", _text(arguments), *self._calls[index])
 
 
 def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
@@ -290,15 +276,16 @@ def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
     parts: list[Part] = []
     for part in response.parts:
         match part:
-            case pa.ThinkingPart():
-                if part.content or part.signature or part.id:
-                    parts.append(Reasoning(part.content, pack(_signature(part, response))))
+            case pa.ThinkingPart(content=text, id=id_, signature=signed):
+                if text or signed or id_:
+                    raw = tuple((part.provider_details or {}).get("raw_content") or ())
+                    provider = part.provider_name or response.provider_name or ""
+                    signature = Signature(provider=provider, id=id_, signature=signed, raw=raw)
+                    parts.append(Reasoning(text, pack(signature)))
             case pa.TextPart() | pa.ToolCallPart():
-                if (signature := (part.provider_details or {}).get("thought_signature")) is not None:
-                    _sign_next(
-                        parts,
-                        Signature(provider=part.provider_name or response.provider_name or "", signature=signature),
-                    )
+                if (signed := (part.provider_details or {}).get("thought_signature")) is not None:
+                    provider = part.provider_name or response.provider_name or ""
+                    _sign_next(parts, Signature(provider=provider, signature=signed))
                 if isinstance(part, pa.ToolCallPart):
                     parts.append(ToolCall(part.tool_call_id, part.tool_name, _text(part.args) if part.args else "{}"))
                 elif part.content:
@@ -358,17 +345,6 @@ def _sign_next(parts: list[Part], signature: Signature) -> None:
         parts[-1] = Reasoning(last.text, pack(signature))
     else:
         parts.append(Reasoning("", pack(signature)))
-
-
-def _signature(part: pa.ThinkingPart, response: pa.ModelResponse) -> Signature:
-    """The signature of a reasoning part."""
-    raw = (part.provider_details or {}).get("raw_content") or ()
-    return Signature(
-        provider=part.provider_name or response.provider_name or "",
-        id=part.id,
-        signature=part.signature,
-        raw=tuple(raw),
-    )
 
 
 def _text(arguments: str | Mapping[str, object]) -> str:

@@ -1,18 +1,19 @@
-"""`TextCalls`: a model whose calls may come as text, and `Answer`: one answer of it while it streams."""
+"""`TextCalls`: a model whose calls may come as text, and `StreamedAnswer`: one answer of it while it streams."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.core.errors import ModelError
 from perdure.core.messages import SEND_MESSAGE, Reasoning, Text, ToolCall
-from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
+from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json, read_string
+from perdure.providers.provider import AroundModel, ModelSource
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 
@@ -29,7 +30,7 @@ AROUND = "Text stood around a tool call, so the call was not run."
 
 
 @dataclass(slots=True)
-class Answer:
+class StreamedAnswer:
     """One answer to a request.
 
     Args:
@@ -144,37 +145,29 @@ class Answer:
                 yield ModelDelta("tool_arguments", call.arguments, at, call.call_id)
 
 
-class TextCalls:
+class TextCalls(AroundModel):
     """A model whose calls in its text are real calls, and whose thoughts and marks are no text.
 
     Words go through as they come. What may be a call is held back until it is clear, and no call is ever shown. An
     answer with one that can't be run, or with an envelope of the engine, is asked for once more, and the model told
     why; then it is what is left of both. Only what is shown counts as output: until then a failed request may be
     tried again by `perdure.providers.retrying.Retrying` around this model.
-
-    Args:
-        traits: what is known of the model.
-        learn: takes the traits that its answers show, by their names.
     """
 
-    def __init__(self, model: Model, *, traits: Callable[[], ModelTraits], learn: Callable[..., None]) -> None:
-        self.model, self._traits, self._learn = model, traits, learn
-
-    async def aclose(self) -> None:
-        """Close the model, if it can be closed."""
-        if (close := getattr(self.model, "aclose", None)) is not None:
-            await close()
+    def __init__(self, model: Model, source: ModelSource) -> None:
+        super().__init__(model)
+        self._source = source
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelProgress | ModelReply]:
         """Answer a request by the model. Raises: ModelError."""
         facts = RequestFacts(request)
-        first = second = Answer(facts)
+        first = second = StreamedAnswer(facts)
         async with aclosing(first.read(self.model.respond(request))) as deltas:
             async for delta in deltas:
                 yield delta
         if first.problem:
             again = replace(request, tail="") if first.problem == ENVELOPE else facts.again(first.raw, first.problem)
-            second = Answer(facts, is_silent=bool(first.scanner.shown.strip()))
+            second = StreamedAnswer(facts, is_silent=bool(first.scanner.shown.strip()))
             try:
                 async with aclosing(second.read(self.model.respond(again))) as deltas:
                     async for delta in deltas:
@@ -189,12 +182,12 @@ class TextCalls:
         for delta in second.call_deltas():
             yield delta
         calling = "text" if second.in_text else "native" if second.calls else None
-        if calling is not None and self._traits().calling is None:  # what is known changes by a trial only
-            self._learn(calling=calling, by_trial=False)
+        if calling is not None and self._source.traits().calling is None:  # what is known changes by a trial only
+            self._source.learn(calling=calling, by_trial=False)
         yield _reply(first, second, text)
 
 
-def _text(first: Answer, second: Answer) -> str:
+def _text(first: StreamedAnswer, second: StreamedAnswer) -> str:
     """The words of an answer after both attempts."""
     spoken = (first if second.is_silent else second).scanner
     text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
@@ -205,7 +198,7 @@ def _text(first: Answer, second: Answer) -> str:
     return "" if second.calls else first.scanner.prose.strip() or NO_ANSWER
 
 
-def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
+def _reply(first: StreamedAnswer, second: StreamedAnswer, text: str) -> ModelReply:
     """The reply after both attempts, with the tokens of both; the exchange is of the newer one, and says what happened
     before."""
     reply = second.reply if second.reply.parts else first.reply

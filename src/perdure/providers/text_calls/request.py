@@ -236,15 +236,15 @@ class RequestFacts:
         """Whether the person speaks of code or examples, so that a call in Python is no call: in doubt nothing runs."""
         return bool(_CODE.search(self.person))
 
+    @cached_property
+    def any_name(self) -> bool:
+        """Whether an object with an unknown name is a call: not if the person asks for data or code."""
+        return self.seeks and not (self.wants_code and _ORDER.search(self.person))
+
     @property
     def _is_ordered(self) -> bool:
         """Whether the answer is a summary, or has a form that was asked for: then it is taken as it is."""
         return self.request.purpose != "reply" or self.request.options.response_format is not None
-
-    @cached_property
-    def wants_data(self) -> bool:
-        """Whether the person asks for data or code, so that an object with an unknown name is no call."""
-        return self.wants_code and bool(_ORDER.search(self.person))
 
     @cached_property
     def kinds(self) -> frozenset[str]:

@@ -301,7 +301,6 @@ class Scanner:
         return pieces
 
     def _read(self, piece: str, *, final: bool) -> list[ModelDelta]:
-        """Read one piece."""
         pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
         self._all_chars += len(piece)
@@ -332,7 +331,7 @@ class Scanner:
                     break
                 pieces += self._mark(mark)
                 continue
-            any_name = self.facts.seeks and not self.facts.wants_data and self._prose_chars < ANNOUNCEMENT_CHARS
+            any_name = self.facts.any_name and self._prose_chars < ANNOUNCEMENT_CHARS
             span = _Span(self.facts, self._text, any_name, final)
             try:
                 span.read(starts_line=self._starts_line, is_first=not self._has_words)

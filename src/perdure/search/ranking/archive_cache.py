@@ -26,7 +26,7 @@ ARCHIVES = 16
 """The most archives whose columns are kept."""
 
 
-class Columns(Protocol):
+class SizedColumns(Protocol):
     """Columns of numbers."""
 
     @property
@@ -34,7 +34,7 @@ class Columns(Protocol):
         """Their memory, in bytes."""
 
 
-C = TypeVar("C", bound=Columns)
+C = TypeVar("C", bound=SizedColumns)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ArchiveCache:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
-        self._columns: OrderedDict[ArchiveId, tuple[int, Columns]] = OrderedDict()
+        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()
         self._lock = threading.Lock()
 
     def columns(self, archive: Archive, load: Callable[[C | None], C]) -> C:

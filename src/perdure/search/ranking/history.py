@@ -34,7 +34,7 @@ Indexes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class LogColumns:
     """The messages of people and agents as columns: n rows, in order of `seq`.
 
     Attributes:
@@ -69,7 +69,7 @@ class History:
         """The number of rows."""
         return len(self.seq)
 
-    def extend(self, parts: Sequence[TurnPart], *, upto: int) -> History:
+    def extend(self, parts: Sequence[TurnPart], *, upto: int) -> LogColumns:
         """Return the history with new rows at its end; the rows are in order of `seq`."""
         names = {name: index for index, name in enumerate(self.names)}
         read = [np.frombuffer(part.rows, _TURNS) for part in parts]
@@ -91,7 +91,7 @@ class History:
         sizes[: len(self.sizes)] += self.sizes
         answers = np.where(begins, 0, asks[before])
         traits = traits_of(asks=new["asks"], answers=answers, speaker=speaker, role=new["role"])
-        return History(
+        return LogColumns(
             upto=upto,
             names=tuple(names),
             seq=np.concatenate([self.seq, new["seq"]]),
@@ -196,11 +196,11 @@ class Histories:
 
     def __init__(self, *, max_rows: int = CACHED_ROWS) -> None:
         self._max_rows, self._rows = max_rows, 0
-        self._entries: OrderedDict[AgentId, History] = OrderedDict()
+        self._entries: OrderedDict[AgentId, LogColumns] = OrderedDict()
         self._lock = threading.Lock()
-        self._empty = History()
+        self._empty = LogColumns()
 
-    def load(self, tx: Tx, agent_id: AgentId, upto: int | None = None) -> History:
+    def load(self, tx: Tx, agent_id: AgentId, upto: int | None = None) -> LogColumns:
         """Load the history that this transaction sees, or up to a number; it may hold later rows too."""
         upto = tx.messages.next_seq(agent_id) if upto is None else upto
         with self._lock:
@@ -219,7 +219,7 @@ class Histories:
 
 
 def _link_neighbours(near: NDArray[np.int32], one: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Extend `History.near` by new rows. `one` holds the index of the row before each of them; -1 for none."""
+    """Extend `LogColumns.near` by new rows. `one` holds the index of the row before each of them; -1 for none."""
     first = len(near)
     near = np.concatenate([near, np.full((len(one), 4), -1, np.int32)])
     rows = np.arange(first, len(near), dtype=np.int32)[one >= 0]

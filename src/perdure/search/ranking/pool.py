@@ -44,7 +44,7 @@ def clip(values: Column) -> Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class PoolScope:
     """Statistics of all rows that were searched; the pool is a part of them.
 
     Attributes:
@@ -92,7 +92,7 @@ class Pool:
     dense: Column
     timed: Column | None = None
     uses: Column | None = None
-    scope: Scope
+    scope: PoolScope
 
     @property
     def size(self) -> int:
@@ -115,7 +115,7 @@ class Pool:
         )
 
     @classmethod
-    def of(cls, seq: Column, scope: Scope, **columns_by_name: Column | None) -> Pool:
+    def of(cls, seq: Column, scope: PoolScope, **columns_by_name: Column | None) -> Pool:
         """Build a pool; neutral values replace the columns that are not known.
 
         Args:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
-from perdure.core.text.dates import Span
+from perdure.core.text.dates import TimeSpan
 from perdure.core.text.words import Matches, Query, parse_query
 from perdure.core.text.zones import zone
 from perdure.search.ranking.hits import SearchReport, SearchRequest
@@ -185,7 +185,7 @@ def match_vectors(
 
 
 def report_search(
-    query: Query, meanings: Sequence[VectorMatches], named: Sequence[Span], *, rows: int, pool: int
+    query: Query, meanings: Sequence[VectorMatches], named: Sequence[TimeSpan], *, rows: int, pool: int
 ) -> SearchReport:
     """Build the report of a search by words and vectors; `named` are the times that the query names."""
     left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")

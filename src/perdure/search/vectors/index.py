@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perdure.core.vectors import Scope, VectorRow
+from perdure.core.vectors import VectorRow, VectorScope
 from perdure.search.vectors.arithmetic import FloatArray, IntArray, decode, hash_numbers, scores
-from perdure.search.vectors.rows import NO_ROW, Rows, Sample, form_of
+from perdure.search.vectors.rows import NO_ROW, Sample, VectorRows, form_of
 from perdure.storage.tx import Tx
 
 BLOCK = 1_024
 """Rows per query; 256 to 8,192 are equally fast."""
 
 
-def load_rows(tx: Tx, scope: Scope, dimensions: int) -> Rows:
+def load_rows(tx: Tx, scope: VectorScope, dimensions: int) -> VectorRows:
     """Load the vectors of a scope as this transaction sees them."""
-    rows = Rows(generation=scope.generation, version=scope.version, dimensions=dimensions)
+    rows = VectorRows(generation=scope.generation, version=scope.version, dimensions=dimensions)
     below = Sample.below_of(scope.row_count)
     numbers: list[IntArray] = [np.empty(0, np.int64)]
     vectors: list[npt.NDArray[np.float16]] = [np.empty((0, dimensions), np.float16)]
@@ -93,7 +93,7 @@ class _Entry:
     """The cached matrix of one scope. The lock lets one search at a time extend it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    rows: Rows | None = None
+    rows: VectorRows | None = None
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +105,7 @@ class _Entry:
 class _Snapshot:
     """The rows that one transaction sees: `rows` without the `hidden` ones, and `extra` rows beside them."""
 
-    rows: Rows
+    rows: VectorRows
     hidden: npt.NDArray[np.int32]
     extra_seqs: IntArray
     extra: FloatArray
@@ -134,7 +134,7 @@ class VectorIndexes:
             return sum(entry.nbytes for entry in self._entries.values())
 
     def search(
-        self, tx: Tx, scope: Scope, query: FloatArray, *, limit: int, only: IntArray | None = None
+        self, tx: Tx, scope: VectorScope, query: FloatArray, *, limit: int, only: IntArray | None = None
     ) -> NearestRows:
         """Return the rows of a scope nearest to `query`.
 
@@ -148,7 +148,7 @@ class VectorIndexes:
         snapshot = self._snapshot(tx, scope, len(query))
         return _Search(tx, scope, snapshot, query, limit, only).result()
 
-    def _snapshot(self, tx: Tx, scope: Scope, dimensions: int) -> _Snapshot:
+    def _snapshot(self, tx: Tx, scope: VectorScope, dimensions: int) -> _Snapshot:
         """Return what the transaction sees; searches that come together load it once."""
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
@@ -173,7 +173,7 @@ class VectorIndexes:
                 del self._entries[number]
 
 
-def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Snapshot:
+def _load_snapshot(tx: Tx, scope: VectorScope, dimensions: int, entry: _Entry) -> _Snapshot:
     """Load the rows that this transaction sees, and keep the newest committed rows in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:
@@ -203,13 +203,13 @@ def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Sna
     return _snapshot_of(rows)
 
 
-def _snapshot_of(rows: Rows) -> _Snapshot:
+def _snapshot_of(rows: VectorRows) -> _Snapshot:
     """Build a snapshot without hidden or extra rows."""
     nothing = np.empty(0, np.int64)
     return _Snapshot(rows, np.empty(0, np.int32), nothing, np.empty((0, rows.dimensions), np.float32))
 
 
-def _snapshot_with_changes(rows: Rows, changed: IntArray, present: Sequence[VectorRow]) -> _Snapshot:
+def _snapshot_with_changes(rows: VectorRows, changed: IntArray, present: Sequence[VectorRow]) -> _Snapshot:
     """Build a snapshot in which, of the numbers `changed`, only the rows in `present` exist."""
     hidden = rows.rows_of(changed)
     size = 2 * rows.dimensions
@@ -226,7 +226,7 @@ class _Search:
     """One search over the rows that one transaction sees."""
 
     def __init__(
-        self, tx: Tx, scope: Scope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
+        self, tx: Tx, scope: VectorScope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
     ) -> None:
         self._tx, self._scope, self._snapshot, self._query, self._limit = tx, scope, snapshot, query, limit
         self._rows, self._only = snapshot.rows, only

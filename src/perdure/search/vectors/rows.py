@@ -4,8 +4,8 @@ Few rows are a matrix of 32-bit floats, and every score is exact. Many rows are 
 dimensions: the rows with the fewest signs that differ from the query's form a shortlist. Up to a bound, 16-bit floats
 stand beside the signs to score the shortlist; beyond it, the shortlist is read from the file.
 
-Rows are only appended. A newer `Rows` shares its arrays with the older ones, which stay valid: new rows lie behind
-their end, and the marks of removed rows are copied before they change.
+Rows are only appended. A newer `VectorRows` shares its arrays with the older ones, which stay valid: new rows lie
+behind their end, and the marks of removed rows are copied before they change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NO_ROW = -1
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class RowSegment:
     """An array of rows with room for more.
 
     Args:
@@ -67,7 +67,7 @@ class Segment:
     halves: npt.NDArray[np.float16] | None = None
 
     @classmethod
-    def empty(cls, capacity: int, dimensions: int, form: Form) -> Segment:
+    def empty(cls, capacity: int, dimensions: int, form: Form) -> RowSegment:
         """Allocate a segment with room for `capacity` rows."""
         segment = cls(np.empty(capacity, np.uint32), np.empty(capacity, np.int64))
         if form == "floats":
@@ -78,7 +78,7 @@ class Segment:
             segment.halves = np.empty((capacity, dimensions), np.float16)
         return segment
 
-    def take(self, at: int, other: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
+    def take(self, at: int, other: RowSegment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
         """Copy the rows `kept` of another segment, `size` of them, to place `at`."""
         to = slice(at, at + size)
         self.seqs[to], self.versions[to] = other.seqs[kept], other.versions[kept]
@@ -90,7 +90,7 @@ class Segment:
             self.halves[to] = other.halves[kept]
 
     @classmethod
-    def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> Segment:
+    def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> RowSegment:
         """Build a segment of these rows, without room for more."""
         segment = cls(seqs.astype(np.uint32), versions)
         if form == "floats":
@@ -162,7 +162,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class VectorRows:
     """The rows of a scope at a version.
 
     Args:
@@ -170,7 +170,7 @@ class Rows:
         dead: the number of removed rows.
         alive: which rows are not removed; None means all.
         row_of: sequence number -> row, or `NO_ROW`; longer than needed.
-        log: (version, number) of rows removed since `log_from`. Newer `Rows` append to the same list; the first
+        log: (version, number) of rows removed since `log_from`. Newer `VectorRows` append to the same list; the first
             `log_count` are of this one.
     """
 
@@ -178,7 +178,7 @@ class Rows:
     version: int
     dimensions: int
     form: Form = "floats"
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[RowSegment, ...] = ()
     count: int = 0
     dead: int = 0
     alive: npt.NDArray[np.bool_] | None = None
@@ -195,7 +195,7 @@ class Rows:
         sample = 0 if self.sample is None else self.sample.vectors.nbytes
         return sum(segment.nbytes for segment in self.segments) + self.row_of.nbytes + alive + sample + 256
 
-    def apply(self, changes: Sequence[VectorRow], version: int) -> Rows:
+    def apply(self, changes: Sequence[VectorRow], version: int) -> VectorRows:
         """Return the rows after changes, each of another number. Call it on the newest rows only."""
         size = 2 * self.dimensions  # rows of another size are damaged: `perdure store verify` finds them
         stored = [row for row in changes if row[2] is not None and len(row[2]) == size]
@@ -210,19 +210,19 @@ class Rows:
         if rows.form != "floats":
             sample = rows.sample or Sample.empty(rows.dimensions)
             rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
-        return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
+        return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
 
     def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
-    ) -> Rows:
+    ) -> VectorRows:
         """Return these and new rows in this form or one of fewer bits, without a sample.
 
         `expected` is about how many rows there will be in the end.
         """
         rows = self._convert(form)
-        return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
+        return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
-    def with_sample(self, sample: Sample, removed: Sequence[tuple[int, int]]) -> Rows:
+    def with_sample(self, sample: Sample, removed: Sequence[tuple[int, int]]) -> VectorRows:
         """Return the rows with this sample, if they need one, and without removed (number, version) rows."""
         rows = self._without(
             np.array([seq for seq, _ in removed], np.int64), [(version, seq) for seq, version in removed], self.version
@@ -319,14 +319,14 @@ class Rows:
             out[picked] = scores(bits, query)  # twice this, minus a constant, is the product with 1 and -1
         return out
 
-    def _segment_sizes(self) -> list[tuple[Segment, int]]:
+    def _segment_sizes(self) -> list[tuple[RowSegment, int]]:
         """Return each segment with the number of its rows."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
         ]
 
-    def _group_by_segment(self, rows: npt.NDArray[Any]) -> list[tuple[Segment, Any, npt.NDArray[Any]]]:
+    def _group_by_segment(self, rows: npt.NDArray[Any]) -> list[tuple[RowSegment, Any, npt.NDArray[Any]]]:
         """Group rows by segment: (segment, which of `rows`, their places in it)."""
         if len(self.segments) == 1:
             return [(self.segments[0], slice(None), rows)]
@@ -335,7 +335,7 @@ class Rows:
         at = rows >> SEGMENT_BITS
         if (at[1:] >= at[:-1]).all():  # in order, as most are: each segment's rows are a slice
             edges = np.searchsorted(at, np.arange(len(self.segments) + 1)).tolist()
-            picks: list[tuple[Segment, Any]] = [
+            picks: list[tuple[RowSegment, Any]] = [
                 (segment, slice(edges[index], edges[index + 1]))
                 for index, segment in enumerate(self.segments)
                 if edges[index] < edges[index + 1]
@@ -345,7 +345,7 @@ class Rows:
             picks = [(segment, picked) for segment, picked in every if len(picked)]
         return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
-    def _without(self, seqs: IntArray, removed: Sequence[tuple[int, int]], version: int) -> Rows:
+    def _without(self, seqs: IntArray, removed: Sequence[tuple[int, int]], version: int) -> VectorRows:
         """Return the rows at the new version, without those of these numbers."""
         log, log_from = self.log, self.log_from
         if len(log) + len(removed) > LOG_ROWS:
@@ -362,16 +362,16 @@ class Rows:
         row_of[self.seqs_of(rows)] = NO_ROW
         return replace(changed, alive=alive, row_of=row_of, dead=self.dead + len(rows))
 
-    def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int, expected: int = 0) -> Rows:
+    def _with(self, new: RowSegment, kept: slice | npt.NDArray[np.int64], size: int, expected: int = 0) -> VectorRows:
         """Append rows of `new`: the first `size`, or those at the places `kept`."""
         segments, count = list(self.segments), self.count
         while count < self.count + size:
             done, at = count - self.count, count & (SEGMENT_ROWS - 1)
             part = min(size - done, SEGMENT_ROWS - at)
             if count == len(segments) << SEGMENT_BITS:
-                segments.append(Segment.empty(_capacity(max(part, expected - count)), self.dimensions, self.form))
+                segments.append(RowSegment.empty(_capacity(max(part, expected - count)), self.dimensions, self.form))
             elif at + part > len(segments[-1].seqs):
-                grown = Segment.empty(_capacity(at + part), self.dimensions, self.form)
+                grown = RowSegment.empty(_capacity(at + part), self.dimensions, self.form)
                 grown.take(0, segments[-1], slice(0, at), at)
                 segments[-1] = grown
             place = slice(done, done + part) if isinstance(kept, slice) else kept[done : done + part]
@@ -386,7 +386,7 @@ class Rows:
         row_of[seqs] = np.arange(self.count, count, dtype=np.int32)
         return replace(self, segments=tuple(segments), count=count, row_of=row_of, alive=alive)
 
-    def _convert(self, form: Form) -> Rows:
+    def _convert(self, form: Form) -> VectorRows:
         """Convert the rows to this form; from more to fewer bits only."""
         if FORMS.index(form) <= FORMS.index(self.form):
             return self
@@ -396,19 +396,19 @@ class Rows:
             if segment.floats is not None:
                 seqs, floats = segment.seqs[kept].astype(np.int64), segment.floats[kept]
                 sample = sample.with_rows(seqs, floats, np.empty(0, np.int64))
-                rows = rows._with(Segment.of(seqs, segment.versions[kept], floats, form), slice(0, size), size)
+                rows = rows._with(RowSegment.of(seqs, segment.versions[kept], floats, form), slice(0, size), size)
             else:
                 rows = rows._with(segment, kept, size)
         return replace(rows, sample=sample)
 
-    def _compact(self) -> Rows:
+    def _compact(self) -> VectorRows:
         """Copy the living rows to new arrays."""
         rows = self._empty_copy()
         for segment, kept, size in self._living():
             rows = rows._with(segment, kept, size)
         return rows
 
-    def _living(self) -> list[tuple[Segment, npt.NDArray[np.int64], int]]:
+    def _living(self) -> list[tuple[RowSegment, npt.NDArray[np.int64], int]]:
         """Return (segment, places of its living rows, how many)."""
         found = []
         for index, (segment, size) in enumerate(self._segment_sizes()):
@@ -417,7 +417,7 @@ class Rows:
             found.append((segment, kept, len(kept)))
         return found
 
-    def _empty_copy(self) -> Rows:
+    def _empty_copy(self) -> VectorRows:
         """Return the same scope without rows."""
         row_of = np.full(len(self.row_of), NO_ROW, np.int32)
         return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)

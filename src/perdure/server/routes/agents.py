@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from random import choice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query
 
@@ -16,19 +16,19 @@ from perdure.core.runs import StopReason
 from perdure.library.agents.agents import WholeAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.wire.agents import Agent, AgentChangesIn, AgentIn, Secret, agent_shape, agent_type_of, secret_shape
-from perdure.server.wire.answers import Confirmation, Context
+from perdure.server.wire.agents import AgentChangesIn, AgentIn, WireAgent, WireSecret, agent_shape, agent_type_of
+from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import WIRE_SETTING, wire_members
-from perdure.server.wire.blocks import Memory, block_shape, memory_shape
-from perdure.server.wire.conversations import CompactIn, Compaction, context_shape
+from perdure.server.wire.blocks import WireBlock, WireMemory
+from perdure.server.wire.conversations import CompactIn, Context, WireCompaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
-from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, pages
+from perdure.server.wire.http import Library, Limit, Order, Router, ThisAgent, pages
 from perdure.server.wire.models import facts_of
 from perdure.server.wire.shapes import Object
 
 router = Router(tags=["agents"])
 
-AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
+AgentsPage = Annotated[Page, pages("agent")]
 """A page of the agents that have something."""
 
 FILE_BLOCKS: Point[[AsyncPerdure, Sequence[core.Agent]], Awaitable[Mapping[AgentId, list[Object]]]] = Point(
@@ -45,7 +45,7 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 
 
 @router.post("/v1/agents/")
-async def create(body: AgentIn, library: Library) -> Json[Agent]:
+async def create(body: AgentIn, library: Library) -> WireAgent:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     models, handle = library.handles, body.model_handle
@@ -61,7 +61,7 @@ async def create(body: AgentIn, library: Library) -> Json[Agent]:
 @router.get("/v1/agents/")
 async def list_agents(
     library: Library,
-    page: Annotated[Page, pages("agent", limit=50, order="desc", order_by=_OrderBy)],
+    page: Annotated[Page, pages("agent", order_by=_OrderBy)],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     query_text: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     tags: Annotated[Tags | None, Query()] = None,
@@ -76,7 +76,7 @@ async def list_agents(
     template_id: str | None = None,
     base_template_id: str | None = None,
     show_hidden_agents: bool = False,
-) -> Json[list[Agent]]:
+) -> list[WireAgent]:
     """List agents, newest first by default, without hidden ones."""
     where = AgentFilter(
         name=name,
@@ -106,26 +106,26 @@ async def list_tags(
     order_by: Literal["name"] = "name",
     name: Annotated[str | None, Query(description="A part of the tag, in any case.")] = None,
     query_text: Annotated[str | None, Query(deprecated=True)] = None,
-) -> Json[list[str]]:
+) -> Sequence[str]:
     """List the tags that agents and blocks have, each once."""
     page = Page(50 if limit is None else limit, order == "asc", after, before)
-    return json_answer(await library.all_agents.tags(page, text=name or query_text))
+    return await library.all_agents.tags(page, text=name or query_text)
 
 
 @router.get("/v1/agents/count")
-async def count(library: Library) -> Json[int]:
+async def count(library: Library) -> int:
     """Count the agents, without hidden ones."""
-    return json_answer(await library.all_agents.count(AgentFilter(hidden=False)))
+    return await library.all_agents.count(AgentFilter(hidden=False))
 
 
 @router.get("/v1/agents/{agent_id}")
-async def retrieve(agent_id: AgentIdIn, library: Library) -> Json[Agent]:
+async def retrieve(agent_id: AgentIdIn, library: Library) -> WireAgent:
     """Get an agent with everything that belongs to it."""
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
-async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Json[Agent]:
+async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> WireAgent:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
     agent = library.agent_of(agent_id)
@@ -144,71 +144,67 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
 
 
 @router.delete("/v1/agents/{agent_id}")
-async def delete(agent_id: AgentIdIn, library: Library) -> Json[Confirmation]:
+async def delete(agent_id: AgentIdIn, library: Library) -> Confirmation:
     """Delete an agent with its whole history; its blocks and archives stay."""
     await library.agent_of(agent_id).delete()
-    return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
+    return {"message": f"Agent id={agent_id} successfully deleted"}
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
-async def core_memory(agent_id: AgentIdIn, library: Library) -> Json[Memory]:
+async def core_memory(agent: ThisAgent, library: Library) -> WireMemory:
     """Get the agent's blocks, in the older shape."""
-    agent, blocks = await library.agent_of(agent_id).memory()
-    shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
-    return json_answer(shape | {"file_blocks": (await _file_blocks(library, [agent]))[agent.id]})
+    owner, blocks = await agent.memory()
+    files = (await _file_blocks(library, [owner]))[owner.id]
+    shapes = [WireBlock.make(block) for block in blocks]
+    return WireMemory.make(None, agent_type=agent_type_of(owner), blocks=shapes, file_blocks=files)
 
 
 @router.get("/v1/agents/{agent_id}/context")
 async def retrieve_context(
-    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None
-) -> Json[Context]:
+    agent: ThisAgent, library: Library, conversation_id: ConversationOrDefault | None = None
+) -> Context:
     """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    preview = await library.agent_of(agent_id).preview(conversation)
-    return json_answer(context_shape(preview, counter=library.app.ports.counter))
+    return context_shape(await agent.preview(conversation), counter=library.app.ports.counter)
 
 
 @router.post("/v1/agents/{agent_id}/summarize")
-async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Json[Compaction]:
+async def summarize(agent: ThisAgent, body: CompactIn | None = None) -> WireCompaction:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
-    settings = (body or CompactIn()).settings
-    return json_answer(Compaction.make(await library.agent_of(agent_id).compact_view(None, settings)))
+    return WireCompaction.make(await agent.compact_view(None, (body or CompactIn()).settings))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")
-async def recompile(
-    agent_id: AgentIdIn, library: Library, dry_run: bool = False, update_timestamp: bool = False
-) -> Json[str]:
+async def recompile(agent: ThisAgent, dry_run: bool = False, update_timestamp: bool = False) -> str:
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.
     `dry_run` changes nothing. The text names the time of the last compilation, or with `update_timestamp` of this
     one."""
-    text = await library.agent_of(agent_id).recompile(dry_run=dry_run, keep_time=not update_timestamp)
-    return json_answer(text)
+    return await agent.recompile(dry_run=dry_run, keep_time=not update_timestamp)
 
 
 @router.get("/v1/agents/{agent_id}/secrets")
-async def list_secrets(agent_id: AgentIdIn, library: Library) -> Json[list[Secret]]:
+async def list_secrets(agent: ThisAgent) -> list[WireSecret]:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
-    return json_answer([secret_shape(secret) for secret in await library.agent_of(agent_id).secrets.list()])
+    return [WireSecret.make(secret) for secret in await agent.secrets.list()]
 
 
 # --- shared with other routes
 
 
-async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Json[Agent]:
+async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> WireAgent:
     """Answer with the agent as it is now. Raises: NotFound."""
-    return json_answer((await agent_replies(library, [await library.agent_of(agent_id).state()]))[0])
+    return (await agent_replies(library, [await library.agent_of(agent_id).state()]))[0]
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
-) -> Json[list[Agent]]:
+) -> list[WireAgent]:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
-    return json_answer(await agent_replies(library, await library.all_agents.states(where, page, order)))
+    return await agent_replies(library, await library.all_agents.states(where, page, order))
 
 
-async def agent_replies(library: AsyncPerdure, states: Sequence[WholeAgent]) -> list[dict[str, Any]]:
+async def agent_replies(library: AsyncPerdure, states: Sequence[WholeAgent]) -> list[WireAgent]:
     """The agents in the wire's shape, their files included."""
     blocks = await _file_blocks(library, [state.agent for state in states if any(state.of_features.values())])
     shapes = [agent_shape(one, facts_of(library.app, one.agent.model), library.app.embedder) for one in states]

@@ -4,65 +4,59 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query
 
 from perdure.library.parts.checks import Page
-from perdure.server.wire.archives import Archive, ArchiveChangesIn, ArchiveIn, archive_shape
+from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, WireArchive, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages
+from perdure.server.wire.http import Library, Router, pages
 
 router = Router(tags=["archives"])
 
 
 @router.post("/v1/archives/")
-async def create(body: ArchiveIn, library: Library) -> Json[Archive]:
+async def create(body: ArchiveIn, library: Library) -> WireArchive:
     """Create an archive that no agent has yet."""
-    archive = (await library.archives.add(body.fields)).info
-    return json_answer(archive_shape(archive, library.app.embedder))
+    return archive_shape((await library.archives.add(body.fields)).info, library.app.embedder)
 
 
 @router.get("/v1/archives/")
 async def list_archives(
     library: Library,
-    page: Annotated[Page, pages("archive", limit=50, order="desc")],
+    page: Annotated[Page, pages("archive")],
     agent_id: AgentIdIn | None = None,
     name: Annotated[str | None, Query(description="The whole name.")] = None,
-) -> Json[list[Archive]]:
+) -> list[WireArchive]:
     """List archives, newest first by default."""
     archives = await library.archives.page(page, agent_id=agent_id, name=name)
-    return json_answer([archive_shape(archive, library.app.embedder) for archive in archives])
+    return [archive_shape(archive, library.app.embedder) for archive in archives]
 
 
 @router.get("/v1/archives/{archive_id}")
-async def retrieve(archive_id: ArchiveIdIn, library: Library) -> Json[Archive]:
+async def retrieve(archive_id: ArchiveIdIn, library: Library) -> WireArchive:
     """Get an archive."""
-    archive = (await library.archives.get(archive_id)).info
-    return json_answer(archive_shape(archive, library.app.embedder))
+    return archive_shape((await library.archives.get(archive_id)).info, library.app.embedder)
 
 
 @router.patch("/v1/archives/{archive_id}")
-async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> Json[Archive]:
+async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Library) -> WireArchive:
     """Change the fields that are set."""
-    archive = await library.archive_of(archive_id).edit(body.changes)
-    return json_answer(archive_shape(archive, library.app.embedder))
+    return archive_shape(await library.archive_of(archive_id).edit(body.changes), library.app.embedder)
 
 
 @router.delete("/v1/archives/{archive_id}", status_code=204)
-async def delete(archive_id: ArchiveIdIn, library: Library) -> Response:
+async def delete(archive_id: ArchiveIdIn, library: Library) -> None:
     """Take the archive from all agents, and remove it with its passages. If this is interrupted, repeat the request."""
     await library.archive_of(archive_id).delete()
-    return Response(status_code=204)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/attach/{archive_id}")
-async def attach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> Json[None]:
+async def attach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> None:
     """Let the agent search the archive; twice is no error. New passages of the agent go to its first archive."""
     await library.agent_of(agent_id).archives.attach(archive_id)
-    return json_answer(None)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/detach/{archive_id}")
-async def detach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> Json[None]:
+async def detach(agent_id: AgentIdIn, archive_id: ArchiveIdIn, library: Library) -> None:
     """Take the archive from the agent; its passages stay."""
     await library.agent_of(agent_id).archives.detach(archive_id)
-    return json_answer(None)

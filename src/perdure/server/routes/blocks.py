@@ -12,11 +12,11 @@ from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import AgentsPage, agent_answer, agents_answer
-from perdure.server.wire.agents import Agent
+from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.base import WIRE_FIELDS, wire_members
-from perdure.server.wire.blocks import Block, BlockChanges, NewWireBlock, block_shape
+from perdure.server.wire.blocks import BlockChanges, NewWireBlock, WireBlock
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, IdentityIdIn, Items, Tags
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages, require_scope
+from perdure.server.wire.http import Library, Router, pages, require_scope
 
 router = Router(tags=["blocks"])
 
@@ -30,59 +30,57 @@ _Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]
 @router.get("/v1/agents/{agent_id}/core-memory/blocks")
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else the label is empty
 async def list_of_agent(
-    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100, order="desc")]
-) -> Json[list[Block]]:
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100)]
+) -> list[WireBlock]:
     """List the agent's blocks; `asc` is the order of creation."""
-    blocks = await library.blocks.page(BlockFilter(agent_id=agent_id), page)
-    return json_answer([block_shape(block) for block in blocks])
+    return [WireBlock.make(block) for block in await library.blocks.page(BlockFilter(agent_id=agent_id), page)]
 
 
 # A label may hold a slash, so these two stand before the routes that take a label.
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/attach/{block_id}")
-async def attach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Json[Agent]:
+async def attach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> WireAgent:
     """Give the agent a block, which it may share with others; twice is no error."""
     await library.agent_of(agent_id).blocks.attach(block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
-async def detach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Json[Agent]:
+async def detach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> WireAgent:
     """Take a block out of the agent's memory; the block itself stays."""
     await library.agent_of(agent_id).blocks.detach_block(block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
-async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Library) -> Json[Block]:
+async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Library) -> WireBlock:
     """Get the agent's block of this label."""
-    return json_answer(block_shape(await library.agent_of(agent_id).blocks.get(block_label)))
+    return WireBlock.make(await library.agent_of(agent_id).blocks.get(block_label))
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
 async def update_of_agent(
     agent_id: AgentIdIn, block_label: str, body: BlockChanges, library: Library, request: Request
-) -> Json[Block]:
+) -> WireBlock:
     """Change the agent's block of this label, for all agents that share it. A key of the scope `user` may change the
     value only."""
     if others := sorted(body.model_fields_set - {"value"}):
         require_scope(request, "builder", what=f"changing {', '.join(others)} of a block")
-    block = await library.agent_of(agent_id).blocks.edit(block_label, body.changes)
-    return json_answer(block_shape(block))
+    return WireBlock.make(await library.agent_of(agent_id).blocks.edit(block_label, body.changes))
 
 
 # --- all blocks
 
 
 @router.post("/v1/blocks/")
-async def create(body: NewWireBlock, library: Library) -> Json[Block]:
+async def create(body: NewWireBlock, library: Library) -> WireBlock:
     """Create a block that no agent has yet."""
-    return json_answer(block_shape(await library.blocks.add(NewBlock(**body.fields))))
+    return WireBlock.make(await library.blocks.add(NewBlock(**body.fields)))
 
 
 @router.get("/v1/blocks/")
 async def list_blocks(
     library: Library,
-    page: Annotated[Page, pages("block", limit=50, order="asc")],
+    page: Annotated[Page, pages("block", order="asc")],
     label: Annotated[str | None, Query(description="The whole label.")] = None,
     name: Annotated[str | None, Query(description="The name of a template.")] = None,
     label_search: Annotated[str | None, Query(description="A part of the label, in any case.")] = None,
@@ -98,7 +96,7 @@ async def list_blocks(
     identity_id: IdentityIdIn | None = None,
     identifier_keys: Annotated[Items[str] | None, Query()] = None,
     show_hidden_blocks: bool = False,
-) -> Json[list[Block]]:
+) -> list[WireBlock]:
     """List blocks, oldest first by default, without the hidden ones."""
     where = BlockFilter(
         label=label,
@@ -116,37 +114,35 @@ async def list_blocks(
         holding=wire_members(WIRE_FIELDS, template_name=name, project_id=project_id),
         hidden=None if show_hidden_blocks else False,
     )
-    blocks = await library.blocks.page(where, page)
-    return json_answer([block_shape(block) for block in blocks])
+    return [WireBlock.make(block) for block in await library.blocks.page(where, page)]
 
 
 @router.get("/v1/blocks/count")
-async def count(library: Library) -> Json[int]:
+async def count(library: Library) -> int:
     """Count the blocks, without the hidden ones."""
-    return json_answer(await library.blocks.count(BlockFilter(hidden=False)))
+    return await library.blocks.count(BlockFilter(hidden=False))
 
 
 @router.get("/v1/blocks/{block_id}")
-async def retrieve(block_id: BlockIdIn, library: Library) -> Json[Block]:
+async def retrieve(block_id: BlockIdIn, library: Library) -> WireBlock:
     """Get a block."""
-    return json_answer(block_shape(await library.blocks.get(block_id)))
+    return WireBlock.make(await library.blocks.get(block_id))
 
 
 @router.patch("/v1/blocks/{block_id}")
-async def update(block_id: BlockIdIn, body: BlockChanges, library: Library) -> Json[Block]:
+async def update(block_id: BlockIdIn, body: BlockChanges, library: Library) -> WireBlock:
     """Change the fields that are set, for all agents that have the block."""
-    return json_answer(block_shape(await library.blocks.edit(block_id, body.changes)))
+    return WireBlock.make(await library.blocks.edit(block_id, body.changes))
 
 
 @router.delete("/v1/blocks/{block_id}")
-async def delete(block_id: BlockIdIn, library: Library) -> Json[None]:
+async def delete(block_id: BlockIdIn, library: Library) -> None:
     """Remove the block with its history from every agent."""
     await library.blocks.delete(block_id)
-    return json_answer(None)
 
 
 @router.get("/v1/blocks/{block_id}/agents")
-async def list_agents(block_id: BlockIdIn, library: Library, page: AgentsPage) -> Json[list[Agent]]:
+async def list_agents(block_id: BlockIdIn, library: Library, page: AgentsPage) -> list[WireAgent]:
     """List the agents that have the block, newest first by default."""
     await library.blocks.get(block_id)
     return await agents_answer(library, AgentFilter(block_id=block_id), page)

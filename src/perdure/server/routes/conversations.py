@@ -27,16 +27,8 @@ from perdure.server.routes.messages import (
     history_answer,
 )
 from perdure.server.routes.runs import resume_stream
-from perdure.server.wire.answers import Message, Reply
-from perdure.server.wire.conversations import (
-    CompactIn,
-    Compaction,
-    Conversation,
-    ConversationChangesIn,
-    ConversationIn,
-    EphemeralConversationIn,
-    RecompileIn,
-)
+from perdure.server.wire import conversations as wire
+from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, library_of
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
@@ -52,7 +44,7 @@ _ORDERS: dict[str, ConversationOrder] = {
 _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
-async def _send(request: Request) -> Json[Reply] | StreamingResponse:
+async def _send(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = await read_send(request, streams_by_default=True)
     owner_id, named = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
@@ -65,13 +57,13 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 
 
 @router.post("/v1/conversations/")
-async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> Json[Conversation]:
+async def create(body: wire.ConversationIn, library: Library, agent_id: AgentIdIn) -> wire.WireConversation:
     """Create a conversation of an agent. Its runs see and edit copies of the blocks with `isolated_block_labels`, in
     place of the agent's; 404 for a label that the agent has not."""
     conversation = await library.agent_of(agent_id).create_conversation(
         body.values(), hidden=bool(body.hidden), isolated_labels=body.isolated_block_labels or ()
     )
-    return json_answer(Conversation.make(conversation))
+    return wire.WireConversation.make(conversation)
 
 
 @router.get("/v1/conversations/")
@@ -84,50 +76,52 @@ async def list_conversations(
     order_by: Literal["created_at", "last_message_at", "last_run_completion"] = "created_at",
     archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: Annotated[str | None, Query(description="A part of the summary, in any case.")] = None,
-) -> Json[list[Conversation]]:
+) -> list[wire.WireConversation]:
     """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
     page = Page(limit or 50, order == "asc", after)
     conversations = await library.conversations.page_of_states(where, page, _ORDERS[order_by])
-    return json_answer([Conversation.make(conversation) for conversation in conversations])
+    return [wire.WireConversation.make(conversation) for conversation in conversations]
 
 
 @router.post("/v1/conversations/ephemeral")
-async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> Json[Conversation]:
+async def create_ephemeral(body: wire.EphemeralConversationIn, library: Library) -> wire.WireConversation:
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
-    conversation = await library.conversations.create_ephemeral(body.model, body.system, body.values())
-    return json_answer(Conversation.make(conversation))
+    return wire.WireConversation.make(
+        await library.conversations.create_ephemeral(body.model, body.system, body.values())
+    )
 
 
 @router.get("/v1/conversations/{conversation_id}")
 async def retrieve(
     conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
-) -> Json[Conversation]:
+) -> wire.WireConversation:
     """Get a conversation with the ids of the messages in view."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
-    return json_answer(Conversation.make(await library.agent_of(owner_id).conversation_state(named)))
+    return wire.WireConversation.make(await library.agent_of(owner_id).conversation_state(named))
 
 
 @router.patch("/v1/conversations/{conversation_id}")
 async def update(
-    conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentIdIn | None = None
-) -> Json[Conversation]:
+    conversation_id: ConversationPath,
+    body: wire.ConversationChangesIn,
+    library: Library,
+    agent_id: AgentIdIn | None = None,
+) -> wire.WireConversation:
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
     owner_id, named = _owner_and_id(conversation_id, agent_id or body.agent_id)
-    state = await library.agent_of(owner_id).change_conversation(named, body.changes())
-    return json_answer(Conversation.make(state))
+    return wire.WireConversation.make(await library.agent_of(owner_id).change_conversation(named, body.changes()))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Json[None]:
+async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> None:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
     await library.agent_of(owner_id).delete_conversation(named)
-    return json_answer(None)
 
 
 @router.get("/v1/conversations/{conversation_id}/messages")
@@ -165,13 +159,13 @@ async def cancel(
 
 @router.post("/v1/conversations/{conversation_id}/compact")
 async def compact(
-    conversation_id: ConversationPath, library: Library, body: CompactIn | None = None
-) -> Json[Compaction]:
+    conversation_id: ConversationPath, library: Library, body: wire.CompactIn | None = None
+) -> wire.WireCompaction:
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
-    body = body or CompactIn()
+    body = body or wire.CompactIn()
     owner_id, named = _owner_and_id(conversation_id, body.agent_id)
-    return json_answer(Compaction.make(await library.agent_of(owner_id).compact_view(named, body.settings)))
+    return wire.WireCompaction.make(await library.agent_of(owner_id).compact_view(named, body.settings))
 
 
 @router.post("/v1/conversations/{conversation_id}/fork")
@@ -181,23 +175,22 @@ async def fork(
     agent_id: AgentIdIn | None = None,
     message_id: MessageIdIn | None = None,
     hidden: bool = False,
-) -> Json[Conversation]:
+) -> wire.WireConversation:
     """Create a conversation with a copy of what this one has in view, up to `message_id` if it is given. Calls without
     a result are left out. A hidden one is in no list."""
     owner_id, named = _owner_and_id(conversation_id, agent_id)
     upto = None if message_id is None else MessageId(message_id)
-    state = await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden)
-    return json_answer(Conversation.make(state))
+    return wire.WireConversation.make(await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden))
 
 
 @router.post("/v1/conversations/{conversation_id}/recompile")
 async def recompile(
-    conversation_id: ConversationPath, library: Library, body: RecompileIn | None = None, dry_run: bool = False
-) -> Json[str]:
+    conversation_id: ConversationPath, library: Library, body: wire.RecompileIn | None = None, dry_run: bool = False
+) -> str:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""
     owner_id, named = _owner_and_id(conversation_id, body.agent_id if body else None)
-    return json_answer(await library.agent_of(owner_id).recompile(conversation=named, dry_run=dry_run))
+    return await library.agent_of(owner_id).recompile(conversation=named, dry_run=dry_run)
 
 
 @router.post("/v1/conversations/{conversation_id}/stream")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import version
-from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from perdure.core.errors import StoreError
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.wire.answers import Health
-from perdure.server.wire.http import Json, Library, Router, json_answer, json_bytes
+from perdure.server.wire.http import Json, Library, Router, json_bytes
 
 router = Router()
 
@@ -25,15 +25,15 @@ WIRE_VERSION = "0.16.8"
 
 @router.head("/v1/health/", include_in_schema=False)
 @router.get("/v1/health/")
-async def health() -> Json[Health]:
+async def health() -> Health:
     """Answer while the process runs; `version` is that of the API, `perdure` that of the server. Nothing else is
     checked."""
-    return json_answer({"version": WIRE_VERSION, "status": "ok", "perdure": VERSION})
+    return {"version": WIRE_VERSION, "status": "ok", "perdure": VERSION}
 
 
 @router.head("/v1/ready/", include_in_schema=False)
 @router.get("/v1/ready/")
-async def ready(request: Request, library: Library) -> Json[Health]:
+async def ready(request: Request, library: Library) -> Health | Response:
     """Answer if the store can be read soon and has the tables of this version; else 503 and the kind of the error, or
     `stopping` once the server was asked to stop. Only the log has more."""
     if library.app.ports.drain.is_on:
@@ -43,9 +43,9 @@ async def ready(request: Request, library: Library) -> Json[Health]:
     except StoreError as error:
         log.warning("not ready: %s", error)
         return _not_ready("unavailable", error.code)
-    return json_answer({"version": VERSION, "status": "ok"})
+    return {"version": VERSION, "status": "ok"}
 
 
-def _not_ready(status: str, detail: str) -> Json[Any]:
+def _not_ready(status: str, detail: str) -> Response:
     shape = {"version": VERSION, "status": status, "detail": detail, "trace_id": trace_id()}
     return Json(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")

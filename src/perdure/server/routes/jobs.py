@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Header
 
@@ -20,9 +20,9 @@ from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages
+from perdure.server.wire.http import Library, Router, pages
 from perdure.server.wire.input import SendRequest
-from perdure.server.wire.runs import WireRunStatus, callback_fields, duration_ns, wire_run, wire_status
+from perdure.server.wire.runs import CALLBACK_FIELDS, WireRun, WireRunStatus, ns_between, wire_status
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _SHARED = (
@@ -61,25 +61,11 @@ def _part(place: int, body: BatchPartIn) -> RunRequest:
         return body.run_request(body.agent_id)
 
 
-def wire_job(job: jobs.Job) -> dict[str, Any]:
-    """A run or batch as a job."""
-    if isinstance(job, Batch):
-        return wire_batch(job)
-    shape = wire_run(job)
-    return {
-        "id": PREFIXES["job"] + job.id.removeprefix(PREFIXES["run"]),
-        "job_type": "run",
-        **{name: shape[name] for name in _SHARED},
-        "updated_at": shape["completed_at"] or shape["created_at"],
-        **nulls("created_by_id", "last_updated_by_id"),
-    }
-
-
 class Job(
     WireShape,
     of=Batch,
     fields="created_at",
-    unlisted={"ttft_ns": None, "created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID},
+    unlisted={"ttft_ns": None, "created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID, **CALLBACK_FIELDS},
 ):
     """A batch, or a run as older clients know it. `metadata.runs` counts the runs of a batch by status."""
 
@@ -92,8 +78,8 @@ class Job(
     background: bool | None = True
     metadata: Object = computed(lambda batch: {"runs": {wire_status(one): batch.runs[one] for one in batch.runs}})
     stop_reason: StopReason | None = None
-    callback_url: str | None
-    total_duration_ns: int | None = computed(lambda batch: duration_ns(batch.created_at, _end_of(batch)))
+    callback_url: str | None = CALLBACK_FIELDS["callback_url"]
+    total_duration_ns: int | None = computed(lambda batch: ns_between(batch.created_at, _end_of(batch)))
 
 
 def _end_of(batch: Batch) -> datetime | None:
@@ -101,16 +87,26 @@ def _end_of(batch: Batch) -> datetime | None:
     return batch.ended_at if batch.ended else None
 
 
-def wire_batch(batch: Batch) -> Object:
-    """A batch with all fields of the wire."""
-    return Job.make(batch, **callback_fields(batch.callback))
+def job_shape(job: jobs.Job) -> Job:
+    """A run or batch as a job."""
+    if isinstance(job, Batch):
+        return Job.make(job)
+    run = WireRun.make(job)
+    return Job.make(
+        None,
+        id=PREFIXES["job"] + job.id.removeprefix(PREFIXES["run"]),
+        job_type="run",
+        **{name: run[name] for name in _SHARED},
+        updated_at=run["completed_at"] or run["created_at"],
+        **nulls("created_by_id", "last_updated_by_id"),
+    )
 
 
 router = Router(tags=["jobs"])
 
-_Page = Annotated[Page, pages("job", limit=50, order="desc")]
-_Batches = Annotated[Page, pages("job", limit=100, order="desc")]
-_Messages = Annotated[Page, pages("message", limit=100, order="desc")]
+_Page = Annotated[Page, pages("job")]
+_Batches = Annotated[Page, pages("job", limit=100)]
+_Messages = Annotated[Page, pages("message", limit=100)]
 _Key = Annotated[
     str | None, Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same batch.")
 ]
@@ -120,40 +116,40 @@ _Key = Annotated[
 
 
 @router.post("/v1/messages/batches")
-async def create_batch(library: Library, gate: ServerGate, body: BatchIn, idempotency_key: _Key = None) -> Json[Job]:
+async def create_batch(library: Library, gate: ServerGate, body: BatchIn, idempotency_key: _Key = None) -> Job:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
     batch = await library.jobs.send_batch(
         body.parts(), callback=gate.callback(body.callback_url), idempotency_key=idempotency_key
     )
-    return json_answer(wire_batch(batch))
+    return Job.make(batch)
 
 
 @router.get("/v1/messages/batches")
-async def list_batches(library: Library, page: _Batches) -> Json[list[Job]]:
+async def list_batches(library: Library, page: _Batches) -> list[Job]:
     """List batches."""
-    return json_answer([wire_batch(batch) for batch in await library.jobs.list_batches(page)])
+    return [Job.make(batch) for batch in await library.jobs.list_batches(page)]
 
 
 @router.get("/v1/messages/batches/{batch_id}")
-async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
+async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Job:
     """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer."""
-    return json_answer(wire_batch(await library.jobs.get_batch(BatchId(batch_id))))
+    return Job.make(await library.jobs.get_batch(BatchId(batch_id)))
 
 
 @router.get("/v1/messages/batches/{batch_id}/messages")
 async def list_batch_messages(
     library: Library, batch_id: JobIdIn, page: _Messages, agent_id: AgentIdIn | None = None
-) -> Json[BatchMessages]:
+) -> BatchMessages:
     """List what the agents of the batch answered and their tools returned, by time; or one of the agents."""
     messages = await library.jobs.list_messages(BatchId(batch_id), agent_id, page)
-    return json_answer({"messages": [StoredMessage.make(message) for message in messages]})
+    return {"messages": [StoredMessage.make(message) for message in messages]}
 
 
 @router.patch("/v1/messages/batches/{batch_id}/cancel")
-async def cancel_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
+async def cancel_batch(library: Library, batch_id: JobIdIn) -> Job:
     """Cancel the runs of the batch that have not ended, and answer with the batch as it then stands."""
-    return json_answer(wire_batch(await library.jobs.cancel_batch(BatchId(batch_id))))
+    return Job.make(await library.jobs.cancel_batch(BatchId(batch_id)))
 
 
 # --- jobs
@@ -162,33 +158,33 @@ async def cancel_batch(library: Library, batch_id: JobIdIn) -> Json[Job]:
 @router.get("/v1/jobs/", deprecated=True)
 async def list_jobs(
     library: Library, page: _Page, active: bool = False, source_id: FolderIdIn | None = None
-) -> Json[list[Job]]:
+) -> list[Job]:
     """List batches, and the runs of all agents as jobs; `active` ones have not ended. Reading a file is no job here, so
     a folder has none."""
     jobs = [] if source_id is not None else await library.jobs.list(page, active=active)
-    return json_answer([wire_job(job) for job in jobs])
+    return [job_shape(job) for job in jobs]
 
 
 @router.get("/v1/jobs/active", deprecated=True)
-async def list_active_jobs(library: Library, page: _Page, source_id: FolderIdIn | None = None) -> Json[list[Job]]:
+async def list_active_jobs(library: Library, page: _Page, source_id: FolderIdIn | None = None) -> list[Job]:
     """List the jobs that have not ended."""
     return await list_jobs(library, page, active=True, source_id=source_id)
 
 
 @router.get("/v1/jobs/{job_id}", deprecated=True)
-async def retrieve_job(library: Library, job_id: JobIdIn) -> Json[Job]:
+async def retrieve_job(library: Library, job_id: JobIdIn) -> Job:
     """Get a batch, or a run as a job."""
-    return json_answer(wire_job(await library.jobs.get(job_id)))
+    return job_shape(await library.jobs.get(job_id))
 
 
 @router.patch("/v1/jobs/{job_id}/cancel", deprecated=True)
-async def cancel_job(library: Library, job_id: JobIdIn) -> Json[Job]:
+async def cancel_job(library: Library, job_id: JobIdIn) -> Job:
     """Cancel a batch or run and answer with it as a job. One that has ended stays as it is."""
-    return json_answer(wire_job(await library.jobs.cancel(job_id)))
+    return job_shape(await library.jobs.cancel(job_id))
 
 
 @router.delete("/v1/jobs/{job_id}", deprecated=True)
-async def delete_job(library: Library, job_id: JobIdIn) -> Json[Job]:
+async def delete_job(library: Library, job_id: JobIdIn) -> Job:
     """Delete a batch or run that has ended, and answer with it as a job. Its messages stay in the history, and a
     batch's runs stay."""
-    return json_answer(wire_job(await library.jobs.delete(job_id)))
+    return job_shape(await library.jobs.delete(job_id))

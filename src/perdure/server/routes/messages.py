@@ -25,9 +25,8 @@ from perdure.library.messages.paging import HistoryPage
 from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import agent_answer
-from perdure.server.wire.agents import Agent
-from perdure.server.wire.answers import Imported, Message
-from perdure.server.wire.answers import Reply as WireReply
+from perdure.server.wire.agents import WireAgent
+from perdure.server.wire.answers import Imported, Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import continuing_run_answer, failure_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
@@ -42,8 +41,7 @@ from perdure.server.wire.input import (
     read_send,
 )
 from perdure.server.wire.messages import Display, MessageType, wire_messages
-from perdure.server.wire.runs import Run as WireRun
-from perdure.server.wire.runs import letta_response, wire_run
+from perdure.server.wire.runs import WireRun, letta_response
 from perdure.server.wire.sse import Streams
 
 router = Router()
@@ -76,7 +74,7 @@ async def _create_async(request: Request) -> Json[WireRun]:
         )
     accepted = await _submit(request, body, agent_id, 0, background=True)
     # The run may be running already, but the wire calls a run that was just accepted `created`.
-    return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
+    return json_answer(WireRun.make(accepted.run, **({} if accepted.run.ended else {"status": "created"})))
 
 
 hot_routes: Sequence[Route] = [
@@ -278,7 +276,7 @@ def cancelled_answer(runs: Sequence[Run]) -> Json[Any]:
 
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
-async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> Json[Agent]:
+async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> WireAgent:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
     await library.agent_of(agent_id).reset()

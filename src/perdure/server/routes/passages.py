@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query
 
 from perdure.core.passages import PassageState, TagMatch
 from perdure.library.memory.passages import passage_filter
 from perdure.library.parts.checks import Page
 from perdure.server.wire.answers import Confirmation, Deleted
-from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
+from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, WirePassage
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages
+from perdure.server.wire.http import Library, Router, ThisAgent, pages
 
 router = Router(tags=["passages"])
 
@@ -25,62 +25,60 @@ States = Annotated[Items[PassageState] | None, Query(description="Several: any o
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
-async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> Json[list[Passage]]:
+async def create(agent: ThisAgent, body: PassageIn) -> list[WirePassage]:
     """Store a text. The answer is a list, of one."""
-    return json_answer([Passage.make(await library.agent_of(agent_id).archive_passage(body.new))])
+    return [WirePassage.make(await agent.archive_passage(body.new))]
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
 async def list_passages(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: SearchedText = None,
     state: States = None,
-) -> Json[list[Passage]]:
+) -> list[WirePassage]:
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(states=state or ())
-    passages = await library.agent_of(agent_id).list_passages(page, text=search, where=where)
-    return json_answer([Passage.make(passage) for passage in passages])
+    passages = await agent.list_passages(page, text=search, where=where)
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
-async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) -> Json[Confirmation]:
+async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) -> Confirmation:
     """Remove a passage."""
     await library.passages_of(agent_id).delete_passage(memory_id)
-    return json_answer({"message": f"Memory id={memory_id} successfully deleted"})
+    return {"message": f"Memory id={memory_id} successfully deleted"}
 
 
 @router.patch("/v1/agents/{agent_id}/archival-memory/{memory_id}")
 async def update(
     agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library
-) -> Json[list[Passage]]:
+) -> list[WirePassage]:
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
-    passage = await library.passages_of(agent_id).update_passage(memory_id, **body.changes)
-    return json_answer([Passage.make(passage)])
+    return [WirePassage.make(await library.passages_of(agent_id).update_passage(memory_id, **body.changes))]
 
 
 @router.post("/v1/passages/{passage_id}/restore")
-async def restore(passage_id: PassageIdIn, library: Library) -> Json[Passage]:
+async def restore(passage_id: PassageIdIn, library: Library) -> WirePassage:
     """Have a passage recalled and found again that has faded or is archived. This route is not part of Letta's API."""
-    return json_answer(Passage.make(await library.archives.restore_passage(passage_id)))
+    return WirePassage.make(await library.archives.restore_passage(passage_id))
 
 
 # --- of an archive
 
 
 @router.post("/v1/archives/{archive_id}/passages")
-async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> Json[Passage]:
+async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> WirePassage:
     """Store a text; search finds it at once."""
     [passage] = await library.archive_of(archive_id).insert_many([body.new])
-    return json_answer(Passage.make(passage))
+    return WirePassage.make(passage)
 
 
 @router.post("/v1/archives/{archive_id}/passages/batch")
-async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> Json[list[Passage]]:
+async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> list[WirePassage]:
     """Store texts. All are checked before the first is stored; then they are stored in batches of 500."""
     passages = await library.archive_of(archive_id).insert_many([passage.new for passage in body.passages])
-    return json_answer([Passage.make(passage) for passage in passages])
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.get("/v1/archives/{archive_id}/passages")
@@ -92,31 +90,29 @@ async def list_of_archive(
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     state: States = None,
-) -> Json[list[Passage]]:
+) -> list[WirePassage]:
     """List the archive's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
     passages = await library.archive_of(archive_id).list_passages(page, where=where, text=search)
-    return json_answer([Passage.make(passage) for passage in passages])
+    return [WirePassage.make(passage) for passage in passages]
 
 
 @router.patch("/v1/archives/{archive_id}/passages/{passage_id}")
 async def update_in_archive(
     archive_id: ArchiveIdIn, passage_id: PassageIdIn, body: PassageChangesIn, library: Library
-) -> Json[Passage]:
+) -> WirePassage:
     """Change the fields that are set; search finds the new text."""
-    passage = await library.passages_of(archive_id).update_passage(passage_id, **body.changes)
-    return json_answer(Passage.make(passage))
+    return WirePassage.make(await library.passages_of(archive_id).update_passage(passage_id, **body.changes))
 
 
 @router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)
-async def delete_from_archive(archive_id: ArchiveIdIn, passage_id: PassageIdIn, library: Library) -> Response:
+async def delete_from_archive(archive_id: ArchiveIdIn, passage_id: PassageIdIn, library: Library) -> None:
     """Remove a passage."""
     await library.passages_of(archive_id).delete_passage(passage_id)
-    return Response(status_code=204)
 
 
 @router.post("/v1/archives/{archive_id}/passages/delete")
-async def delete_selected(archive_id: ArchiveIdIn, body: DeleteSelected, library: Library) -> Json[Deleted]:
+async def delete_selected(archive_id: ArchiveIdIn, body: DeleteSelected, library: Library) -> Deleted:
     """Remove the passages that meet all conditions, in batches of 500; with `dry_run` they are only counted."""
     matched = await library.archive_of(archive_id).delete_selection(body.selection, dry_run=body.dry_run)
-    return json_answer({"matched": matched, "deleted": 0 if body.dry_run else matched, "dry_run": body.dry_run})
+    return {"matched": matched, "deleted": 0 if body.dry_run else matched, "dry_run": body.dry_run}

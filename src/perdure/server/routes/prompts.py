@@ -23,14 +23,14 @@ from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.library.messages.reply import Reply
 from perdure.server.routes.messages import reply_answer
-from perdure.server.wire.answers import Completion, Generated, Model
+from perdure.server.wire.answers import Completion, WireGenerated
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
-from perdure.server.wire.http import Json, Library, Router, forget_body, json_answer, while_connected
+from perdure.server.wire.http import Json, Library, Router, forget_body, while_connected
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
-from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
+from perdure.server.wire.models import WireModel, embedding_model_shape, facts_of, handles_of, model_shape
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.sse import Streams
 
@@ -236,26 +236,25 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
-) -> Json[list[Model]]:
+) -> list[WireModel]:
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.handles.reload()
     models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
-    selected = [
+    return [
         model
         for model in models
         if (provider_name is None or model["provider_name"] == provider_name)
         and (provider_type is None or model["provider_type"] == provider_type)
         and (not provider_category or model["provider_category"] in provider_category)
     ]
-    return json_answer(selected)
 
 
 @router.get("/v1/models/embedding")
-async def list_embedding_models(library: Library) -> Json[list[dict[str, Any]]]:
+async def list_embedding_models(library: Library) -> list[dict[str, Any]]:
     """List the server's own embedding model, if it has one. It makes all vectors, whatever clients choose."""
     embedder = library.app.embedder
-    return json_answer([] if embedder is None else [embedding_model_shape(embedder)])
+    return [] if embedder is None else [embedding_model_shape(embedder)]
 
 
 class GenerateRequest(WireRequest):
@@ -267,23 +266,22 @@ class GenerateRequest(WireRequest):
 
 
 @router.post("/v1/agents/{agent_id}/generate")
-async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Json[Generated]:
+async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> WireGenerated:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
     work = library.prompts.generate(agent_id, body.prompt, system=body.system_prompt, model=body.override_model)
     generated = await while_connected(request, work)
     took = generated.usage
     usage = RequestUsage.make(took, step_count=1, context_tokens=took.total_tokens)
-    return json_answer({"content": generated.text, "model": generated.model, "usage": usage})
+    return WireGenerated(content=generated.text, model=generated.model, usage=usage)
 
 
 @router.post("/v1/agents/{agent_id}/messages/preview-raw-payload")
-async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Json[dict[str, Any]]:
+async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Mapping[str, Any]:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
     messages, _ = body.contents()
-    payload = await library.prompts.build_payload(
+    return await library.prompts.build_payload(
         agent_id, messages, client_tools=body.client_shapes() or (), options=body.run_options
     )
-    return json_answer(payload)
 
 
 async def _give_up_calls(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:

@@ -13,11 +13,11 @@ from perdure.library.parts.checks import Page
 from perdure.library.parts.providers import ProviderFields
 from perdure.server.access.gate import ServerGate
 from perdure.server.wire.answers import Confirmation
-from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
+from perdure.server.wire.base import ORG_ID, WireRequest, nulls
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import ProviderIdIn, keywords
-from perdure.server.wire.http import Json, Library, Router, json_answer, pages
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.http import Library, Router, pages
+from perdure.server.wire.shapes import WireShape, computed, read
 
 _OWN_PROTOCOLS = {"azure", "bedrock", "google_vertex", "chatgpt_oauth", "letta"}
 """Types of Letta's API that do not speak OpenAI's, and that no folder of `providers` speaks."""
@@ -66,12 +66,13 @@ class ProviderCheckIn(ProviderChangesIn):
     api_key: Annotated[str, Field(max_length=KEY_CHARS_MAX)]
 
 
-class Provider(
+class WireProvider(
     WireShape,
     of=ModelProvider,
     fields="id name provider_type",
     last_synced="synced_at",
-    unlisted=nulls("access_key", "api_key_enc", "access_key_enc") | {"organization_id": ORG_ID},
+    unlisted=nulls("access_key", "api_key_enc", "access_key_enc")
+    | {"organization_id": ORG_ID, **read("region", "api_version", "created_at", "updated_at")},
 ):
     """A registered provider. No answer has its key."""
 
@@ -80,69 +81,62 @@ class Provider(
     base_url: str | None = computed(lambda provider: provider.shown_url or None)
 
 
-def provider_shape(provider: ModelProvider) -> Object:
-    """The provider with all fields of the wire."""
-    return Provider.make(provider, **fields(provider, "region", "api_version", "created_at", "updated_at"))
-
-
 router = Router(tags=["providers"])
 
 
 @router.get("/v1/providers/")
 async def list_providers(
     library: Library,
-    page: Annotated[Page, pages("provider", limit=50, order="desc")],
+    page: Annotated[Page, pages("provider")],
     name: str | None = None,
     provider_type: str | None = None,
-) -> Json[list[Provider]]:
+) -> list[WireProvider]:
     """List the registered providers, newest first by default, without those of the server's environment."""
     where = ProviderFilter(name=name, provider_type=provider_type)
-    return json_answer([provider_shape(one) for one in await library.providers.list(where, page)])
+    return [WireProvider.make(one) for one in await library.providers.list(where, page)]
 
 
 @router.post("/v1/providers/")
-async def create(body: ProviderIn, library: Library, gate: ServerGate) -> Json[Provider]:
+async def create(body: ProviderIn, library: Library, gate: ServerGate) -> WireProvider:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
-    return json_answer(provider_shape(await library.providers.create(body.fields, private=gate.allows_private)))
+    return WireProvider.make(await library.providers.create(body.fields, private=gate.allows_private))
 
 
 @router.post("/v1/providers/check")
-async def check(body: ProviderCheckIn, library: Library, gate: ServerGate) -> Json[Confirmation]:
+async def check(body: ProviderCheckIn, library: Library, gate: ServerGate) -> Confirmation:
     """Try a key: 401 if the provider refuses it, 400 if it can't be asked. Nothing is stored."""
     count = await library.providers.check(body.fields, private=gate.allows_private)
-    return json_answer({"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"})
+    return {"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"}
 
 
 @router.get("/v1/providers/{provider_id}")
-async def retrieve(provider_id: ProviderIdIn, library: Library) -> Json[Provider]:
+async def retrieve(provider_id: ProviderIdIn, library: Library) -> WireProvider:
     """Get a provider."""
-    return json_answer(provider_shape(await library.providers.get(provider_id)))
+    return WireProvider.make(await library.providers.get(provider_id))
 
 
 @router.patch("/v1/providers/{provider_id}")
 async def update(
     provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, gate: ServerGate
-) -> Json[Provider]:
+) -> WireProvider:
     """Change the key, the address or the type of a provider."""
-    provider = await library.providers.update(provider_id, body.fields, private=gate.allows_private)
-    return json_answer(provider_shape(provider))
+    return WireProvider.make(await library.providers.update(provider_id, body.fields, private=gate.allows_private))
 
 
 @router.delete("/v1/providers/{provider_id}")
-async def delete(provider_id: ProviderIdIn, library: Library) -> Json[Confirmation]:
+async def delete(provider_id: ProviderIdIn, library: Library) -> Confirmation:
     """Delete a provider with its key. Agents keep the handles of its models."""
     await library.providers.delete(provider_id)
-    return json_answer({"message": f"Provider id={provider_id} successfully deleted"})
+    return {"message": f"Provider id={provider_id} successfully deleted"}
 
 
 @router.post("/v1/providers/{provider_id}/check")
-async def check_stored(provider_id: ProviderIdIn, library: Library) -> Json[Confirmation]:
+async def check_stored(provider_id: ProviderIdIn, library: Library) -> Confirmation:
     """Try the key of a provider."""
-    count = await library.providers.check_stored(provider_id)
-    return json_answer({"message": f"Valid api key ({count} models)"})
+    return {"message": f"Valid api key ({await library.providers.check_stored(provider_id)} models)"}
 
 
 @router.patch("/v1/providers/{provider_id}/refresh")
-async def refresh(provider_id: ProviderIdIn, library: Library) -> Json[Provider]:
+async def refresh(provider_id: ProviderIdIn, library: Library) -> WireProvider:
     """List the provider's models anew."""
-    return json_answer(provider_shape(await library.providers.refresh(provider_id)))
+    return WireProvider.make(await library.providers.refresh(provider_id))

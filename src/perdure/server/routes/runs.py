@@ -4,7 +4,7 @@ calls of runs: their state, messages, times and exchanges, and what people think
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from perdure.server.wire.answers import Message
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Date, Items, JobIdIn, RunIdIn, StepIdIn, Tags
-from perdure.server.wire.http import Json, Library, Limit, Router, forget_body, json_answer, pages
+from perdure.server.wire.http import Library, Limit, Router, forget_body, pages
 from perdure.server.wire.input import ResumeRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
@@ -39,7 +39,7 @@ ACTIVE: tuple[RunStatus, ...] = ("queued", "running")
 @router.get("/v1/runs/")
 async def list_runs(
     library: Library,
-    page: Annotated[Page, pages("run", limit=100, order="desc")],
+    page: Annotated[Page, pages("run", limit=100)],
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     conversation_id: ConversationOrDefault | None = None,
@@ -48,7 +48,7 @@ async def list_runs(
     background: bool | None = None,
     stop_reason: StopReason | None = None,
     batch_id: JobIdIn | None = None,
-) -> Json[list[wire.Run]]:
+) -> list[wire.WireRun]:
     """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
@@ -58,7 +58,7 @@ async def list_runs(
     batch = None if batch_id is None else BatchId(batch_id)
     where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
     runs = await library.runs.page_of_runs(where, page) if selected else []
-    return json_answer([wire.wire_run(run) for run in runs])
+    return [wire.WireRun.make(run) for run in runs]
 
 
 @router.get("/v1/runs/active", deprecated=True)
@@ -67,93 +67,89 @@ async def list_active_runs(
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     background: bool | None = None,
-) -> Json[list[wire.Run]]:
+) -> list[wire.WireRun]:
     """List the newest runs that have not ended, at most 100."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
-    return json_answer(
-        [wire.wire_run(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
-    )
+    return [wire.WireRun.make(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
 
 
 @router.get("/v1/runs/{run_id}")
-async def retrieve_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
+async def retrieve_run(library: Library, run_id: RunIdIn) -> wire.WireRun:
     """Get a run."""
-    return json_answer(wire.wire_run(await library.runs.run(run_id)))
+    return wire.WireRun.make(await library.runs.run(run_id))
 
 
 @router.delete("/v1/runs/{run_id}")
-async def delete_run(library: Library, run_id: RunIdIn) -> Json[None]:
+async def delete_run(library: Library, run_id: RunIdIn) -> None:
     """Delete a run that has ended: no list shows it any more. Its messages stay in the history."""
     await library.runs.hide_run(run_id)
-    return json_answer(None)
 
 
 @router.get("/v1/runs/{run_id}/trace")
-async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> Json[list[wire.Span]]:
+async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1000) -> list[wire.WireSpan]:
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
     run, spans = await library.runs.spans_of_run(run_id)
-    return json_answer([wire.Span.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]])
+    return [wire.WireSpan.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]]
 
 
 @router.get("/v1/runs/{run_id}/metrics")
-async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Json[wire.RunMetrics]:
+async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> wire.RunMetrics:
     """Get the run's duration, the number of its steps and the ids of the tools it used."""
     run, tool_ids = await library.runs.tools_of_run(run_id)
-    return json_answer(wire.RunMetrics.make(run, tools_used=list(tool_ids)))
+    return wire.RunMetrics.make(run, tools_used=list(tool_ids))
 
 
 @router.get("/v1/runs/{run_id}/messages")
 async def list_run_messages(
     library: Library, run_id: RunIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
-) -> Json[list[Message]]:
+) -> Sequence[Message]:
     """List the messages of the run, with those of the caller, also after a reset of its conversation: the
     types that the run's request asked for."""
-    shapes = await library.runs.messages_of_run(
+    return await library.runs.messages_of_run(
         run_id,
         page,
         lambda run, message: wire_messages(message, Display.of(run.options.form)),
         id_of=lambda shape: str(shape["id"]),
     )
-    return json_answer(shapes)
 
 
 @router.get("/v1/runs/{run_id}/steps")
 async def list_run_steps(
-    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
-) -> Json[list[wire.Step]]:
+    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100)]
+) -> list[wire.WireStep]:
     """List the model calls of the run."""
     run, steps, agent = await library.runs.steps_of_run(run_id, page)
-    return json_answer([wire.wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
+    return [_step_shape(library, StepOfRun(step, run, agent)) for step in steps]
 
 
 @router.get("/v1/runs/{run_id}/usage")
-async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Json[wire.Usage]:
+async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> wire.WireUsage:
     """Get the usage of the run so far."""
     usage = await library.runs.usage_of_run(run_id)
-    return json_answer(wire.Usage.make(usage, **wire.detail_fields(usage)))
+    return wire.WireUsage.make(usage, **wire.detail_fields(usage))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
-async def cancel_run(library: Library, run_id: RunIdIn) -> Json[wire.Run]:
+async def cancel_run(library: Library, run_id: RunIdIn) -> wire.WireRun:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
-    return json_answer(wire.wire_run(await library.runs.cancel(run_id)))
+    return wire.WireRun.make(await library.runs.cancel(run_id))
 
 
 @router.post("/v1/runs/{run_id}/replay")
-async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | None = None) -> Json[dict[str, Any]]:
+async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | None = None) -> Mapping[str, Any]:
     """Send the requests of a run again, to another model or with another system text, and answer with the old and new
     answers. Nothing is stored, and no tool runs: the model is given the recorded results. 409 while the run goes on."""
     body = body or wire.ReplayIn()
     found = await library.runs.replay(run_id, model=body.model, system=body.system)
-    return json_answer(found.as_shape())
+    return found.as_shape()
 
 
 @router.get("/v1/runs/{run_id}/export")
-async def export_run(library: Library, run_id: RunIdIn) -> Json[dict[str, Any]]:
+async def export_run(library: Library, run_id: RunIdIn) -> Mapping[str, Any]:
     """Get the run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices."""
-    return json_answer(await library.runs.export_run(run_id))
+    return await library.runs.export_run(run_id)
 
 
 @router.post("/v1/runs/{run_id}/stream")
@@ -197,7 +193,7 @@ def _filter_of(agents: Sequence[AgentId], conversation_id: str | None, statuses:
 @router.get("/v1/steps/")
 async def list_steps(
     library: Library,
-    page: Annotated[Page, pages("step", limit=50, order="desc")],
+    page: Annotated[Page, pages("step")],
     agent_id: AgentIdIn | None = None,
     model: Annotated[str | None, Query(description="The name of the model, without its provider.")] = None,
     start_date: Annotated[Date | None, Query(description="From this date or time on.")] = None,
@@ -207,7 +203,7 @@ async def list_steps(
     tags: Annotated[Tags | None, Query(description="Steps with feedback that has one of these tags.")] = None,
     project_id: Annotated[str | None, Query(description="Steps of the agents of this project.")] = None,
     trace_ids: Annotated[Items[str] | None, Query(description="Steps of these traces.")] = None,
-) -> Json[list[wire.Step]]:
+) -> list[wire.WireStep]:
     """List the steps of all agents, newest first by default. All conditions hold."""
     where = StepFilter(
         agent_id=agent_id,
@@ -220,52 +216,49 @@ async def list_steps(
         until=parse_time(end_date, end=True),
         holding=wire_members(WIRE_SETTING, project_id=project_id),
     )
-    found = await library.steps.page_of_steps(where, page)
-    return json_answer([_step_reply(library, one) for one in found])
+    return [_step_shape(library, one) for one in await library.steps.page_of_steps(where, page)]
 
 
 @router.get("/v1/steps/{step_id}")
-async def retrieve_step(library: Library, step_id: StepIdIn) -> Json[wire.Step]:
+async def retrieve_step(library: Library, step_id: StepIdIn) -> wire.WireStep:
     """Get a model call: its model, tokens and end."""
-    found = await library.steps.step(step_id)
-    return json_answer(_step_reply(library, found))
+    return _step_shape(library, await library.steps.step(step_id))
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
-async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> Json[wire.Step]:
+async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> wire.WireStep:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
-    found = await library.steps.put_feedback(step_id, body.feedback, tags=body.tags)
-    return json_answer(_step_reply(library, found))
+    return _step_shape(library, await library.steps.put_feedback(step_id, body.feedback, tags=body.tags))
 
 
 @router.get("/v1/steps/{step_id}/messages")
 async def list_step_messages(
     library: Library, step_id: StepIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
-) -> Json[list[Message]]:
+) -> Sequence[Message]:
     """List the messages that the step brought: the model's, and the results of its calls."""
-    shapes = await library.steps.messages_of_step(
+    return await library.steps.messages_of_step(
         step_id, page, lambda message: wire_messages(message, Display()), id_of=lambda shape: str(shape["id"])
     )
-    return json_answer(shapes)
 
 
 @router.get("/v1/steps/{step_id}/metrics")
-async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Json[wire.StepMetrics]:
+async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> wire.StepMetrics:
     """Get the durations of the step's model call and tool calls, in nanoseconds."""
     run, times = await library.steps.times_of_step(step_id)
-    return json_answer(wire.StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id))
+    return wire.StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id)
 
 
 @router.get("/v1/steps/{step_id}/trace")
-async def retrieve_trace(library: Library, step_id: StepIdIn) -> Json[wire.Trace]:
+async def retrieve_trace(library: Library, step_id: StepIdIn) -> wire.Trace:
     """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
     without a provider."""
     run, step, exchange = await library.steps.trace_of_step(step_id)
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")
-    return json_answer(wire.wire_trace(step, run, exchange))
+    answer = {**exchange.response, "attempts": exchange.attempts}
+    return wire.Trace.make(step, run_id=run.id, request_json=dict(exchange.request), response_json=answer)
 
 
-def _step_reply(library: AsyncPerdure, found: StepOfRun) -> dict[str, Any]:
+def _step_shape(library: AsyncPerdure, one: StepOfRun) -> wire.WireStep:
     """The step in the wire's shape."""
-    return wire.wire_step(found.step, found.run, found.agent, facts_of(library.app, found.step.model))
+    return wire.step_shape(one, facts_of(library.app, one.step.model))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Response
 from pydantic import StrictBool
 
 from perdure.core import secrets
@@ -12,7 +11,7 @@ from perdure.library.parts.checks import Page
 from perdure.server.wire.base import MASKED, WireRequest
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
-from perdure.server.wire.http import Json, Library, Limit, Router, json_answer, pages
+from perdure.server.wire.http import Library, Limit, Router, pages
 from perdure.server.wire.shapes import Object, StampedShape, computed
 
 _OF_OTHERS = ("timeout", "template", "npm_requirements", "language")
@@ -74,14 +73,14 @@ class VariableChangesIn(WireRequest):
 _DEFAULTS = {"sandbox_dir": None, "use_venv": False, "venv_name": "venv"}
 
 
-class SandboxConfig(StampedShape, of=secrets.SandboxConfig, fields="id"):
+class WireSandboxConfig(StampedShape, of=secrets.SandboxConfig, fields="id"):
     """The configuration of the sandbox."""
 
     type: Literal["local"] = "local"
     config: Object = computed(lambda config: {**_DEFAULTS, **config.settings, "pip_requirements": []})
 
 
-class Variable(
+class WireVariable(
     StampedShape,
     of=secrets.Variable,
     fields="id description",
@@ -98,9 +97,9 @@ router = Router(tags=["sandbox"])
 
 
 @router.post("/v1/sandbox-config/")
-async def create(body: SandboxIn, library: Library) -> Json[SandboxConfig]:
+async def create(body: SandboxIn, library: Library) -> WireSandboxConfig:
     """Create the configuration of the local sandbox, or change it: there is one."""
-    return json_answer(SandboxConfig.make(await library.sandbox.put(body.config.settings())))
+    return WireSandboxConfig.make(await library.sandbox.put(body.config.settings()))
 
 
 @router.get("/v1/sandbox-config/")
@@ -109,79 +108,74 @@ async def list_configs(
     limit: Limit = None,
     after: str | None = None,
     sandbox_type: Literal["local", "e2b", "modal"] | None = None,
-) -> Json[list[SandboxConfig]]:
+) -> list[WireSandboxConfig]:
     """List the configuration, if there is one."""
     config = await library.sandbox.find()
     is_listed = config is not None and after is None and sandbox_type in (None, "local")
-    return json_answer([SandboxConfig.make(config)] if config is not None and is_listed else [])
+    return [WireSandboxConfig.make(config)] if config is not None and is_listed else []
 
 
 @router.post("/v1/sandbox-config/local/default")
-async def create_default(library: Library) -> Json[SandboxConfig]:
+async def create_default(library: Library) -> WireSandboxConfig:
     """Get the configuration, which is created if there is none."""
-    return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
+    return WireSandboxConfig.make(await library.sandbox.put(None))
 
 
 @router.post("/v1/sandbox-config/local")
-async def create_local(body: LocalConfig, library: Library) -> Json[SandboxConfig]:
+async def create_local(body: LocalConfig, library: Library) -> WireSandboxConfig:
     """Create the configuration of the local sandbox, or change it."""
-    return json_answer(SandboxConfig.make(await library.sandbox.put(body.settings())))
+    return WireSandboxConfig.make(await library.sandbox.put(body.settings()))
 
 
 @router.post("/v1/sandbox-config/local/recreate-venv")
-async def recreate_environment(library: Library) -> Json[SandboxConfig]:
+async def recreate_environment(library: Library) -> WireSandboxConfig:
     """Get the configuration. Each call of a tool has a new sandbox, so there is nothing to create again."""
-    return json_answer(SandboxConfig.make(await library.sandbox.put(None)))
+    return WireSandboxConfig.make(await library.sandbox.put(None))
 
 
 @router.post("/v1/sandbox-config/e2b/default")
-async def create_hosted() -> Json[SandboxConfig]:
+async def create_hosted() -> WireSandboxConfig:
     """Refuse: tools run on this machine only."""
     raise NotSupported(HOSTED)
 
 
 @router.patch("/v1/sandbox-config/{sandbox_config_id}")
-async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> Json[SandboxConfig]:
+async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> WireSandboxConfig:
     """Replace the settings of the configuration."""
-    config = await library.sandbox.put(body.config.settings(), sandbox_config_id)
-    return json_answer(SandboxConfig.make(config))
+    return WireSandboxConfig.make(await library.sandbox.put(body.config.settings(), sandbox_config_id))
 
 
 @router.delete("/v1/sandbox-config/{sandbox_config_id}", status_code=204)
-async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> Response:
+async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> None:
     """Delete the configuration with its variables."""
     await library.sandbox.delete(sandbox_config_id)
-    return Response(status_code=204)
 
 
 # --- variables
 
 
 @router.post("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
-async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> Json[Variable]:
+async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> WireVariable:
     """Give all custom tools a variable. It is encrypted, and no answer shows its value."""
     variable = await library.sandbox.add_variable(sandbox_config_id, body.key, body.value, body.description)
-    return json_answer(Variable.make(variable))
+    return WireVariable.make(variable)
 
 
 @router.get("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
 async def list_variables(
     sandbox_config_id: SandboxIdIn, library: Library, page: Annotated[Page, pages("variable", limit=1_000, order="asc")]
-) -> Json[list[Variable]]:
+) -> list[WireVariable]:
     """List the variables, oldest first by default; every value is empty."""
-    variables = await library.sandbox.list_variables(sandbox_config_id, page)
-    return json_answer([Variable.make(variable) for variable in variables])
+    return [WireVariable.make(variable) for variable in await library.sandbox.list_variables(sandbox_config_id, page)]
 
 
 @router.patch("/v1/sandbox-config/environment-variable/{env_var_id}")
-async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> Json[Variable]:
+async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> WireVariable:
     """Change the fields that are set; an empty value stays as it is."""
-    variable = await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
-    return json_answer(Variable.make(variable))
+    return WireVariable.make(await library.sandbox.update_variable(env_var_id, body.key, body.value, body.description))
 
 
 @router.delete("/v1/sandbox-config/environment-variable/{env_var_id}", status_code=204)
-async def delete_variable(env_var_id: VariableIdIn, library: Library) -> Response:
+async def delete_variable(env_var_id: VariableIdIn, library: Library) -> None:
     """Take a variable from all tools."""
     await library.sandbox.delete_variable(env_var_id)
-    return Response(status_code=204)

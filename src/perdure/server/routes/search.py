@@ -115,10 +115,10 @@ def agent_passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> Obje
     return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
 
 
-class PassageHit(WireShape, of=found.PassageHit, fields="passage score metadata"):
+class WirePassageHit(WireShape, of=found.PassageHit, fields="passage score metadata"):
     """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
 
-    passage: archives.Passage
+    passage: archives.WirePassage
     metadata: Object = computed(lambda hit: _place(hit.passage.source))
 
 
@@ -130,7 +130,7 @@ def _place(source: Mapping[str, Any]) -> Object:
 def passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> list[Object]:
     """The hits of a search of passages, best first."""
     return [
-        PassageHit.make(hit) | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
+        WirePassageHit.make(hit) | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
 
@@ -160,7 +160,7 @@ def messages_shape(
     ]
 
 
-class Recalled(WireShape, of=found.Recalled, fields="text tokens budget_tokens left_out"):
+class WireRecalled(WireShape, of=found.Recalled, fields="text tokens budget_tokens left_out"):
     """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
 
     sources: list[Object] = computed(lambda recalled: [_source_shape(source) for source in recalled.sources])
@@ -222,7 +222,7 @@ async def search_agent(
 
 
 @router.post("/v1/passages/search")
-async def search_passages(body: PassageSearch, library: Library) -> Json[list[PassageHit]]:
+async def search_passages(body: PassageSearch, library: Library) -> Json[list[WirePassageHit]]:
     """Search the passages of an agent and its files, of an archive, or of all archives, best first; without a query the
     newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
@@ -251,25 +251,25 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
 
 
 @router.post("/v1/agents/{agent_id}/recall")
-async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Json[Recalled]:
+async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> WireRecalled:
     """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
     nothing."""
     return await _recall(library, {**dict(body), "agent_id": agent_id})
 
 
 @router.post("/v1/recall")
-async def recall(body: RecallIn, library: Library) -> Json[Recalled]:
+async def recall(body: RecallIn, library: Library) -> WireRecalled:
     """The same of archives, with or without an agent."""
     return await _recall(library, dict(body))
 
 
-async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Json[Recalled]:
+async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> WireRecalled:
     """Answer with a recall; `options` are the fields of the body."""
     agent_id, archives = options.pop("agent_id", None), options.pop("archive_ids")
     found = await library.agent_of(agent_id).recall(
         options.pop("query"), conversation=options.pop("conversation_id", None), archives=archives, **options
     )
-    return json_answer(Recalled.make(found))
+    return WireRecalled.make(found)
 
 
 def _check_query(name: str, query: str) -> None:

@@ -9,13 +9,11 @@ from typing import Annotated
 
 from fastapi import Query
 
-from perdure.library.origins.sources import revert_shape, source_shape, write_shape
 from perdure.library.origins.values import origin_shape
 from perdure.library.parts.checks import LIMIT_MAX
 from perdure.server.wire import sources
-from perdure.server.wire.base import fields
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
-from perdure.server.wire.http import Json, Library, Router, json_answer
+from perdure.server.wire.http import Json, Library, Router, ThisAgent, json_answer
 
 router = Router()
 
@@ -23,17 +21,14 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 
 
 @router.get("/v1/agents/{agent_id}/memory-sources", tags=["agents"])
-async def list_sources(agent_id: AgentIdIn, library: Library, limit: Limit = 100) -> Json[list[sources.SourceShape]]:
+async def list_sources(agent: ThisAgent, limit: Limit = 100) -> list[sources.SourceShape]:
     """List what the agent's memory came from, the source with the newest write first."""
-    return json_answer(
-        [source_shape(one, fields) for one in await library.agent_of(agent_id).sources.list(limit=limit)]
-    )
+    return [sources.SourceShape.make(one) for one in await agent.sources.list(limit=limit)]
 
 
 @router.get("/v1/agents/{agent_id}/memory-sources/writes", tags=["agents"])
 async def list_source_writes(
-    agent_id: AgentIdIn,
-    library: Library,
+    agent: ThisAgent,
     source: Annotated[
         str,
         Query(
@@ -43,55 +38,49 @@ async def list_source_writes(
         ),
     ],
     limit: Limit = 100,
-) -> Json[list[sources.WriteShape]]:
+) -> list[sources.WriteShape]:
     """List the blocks, passages and facts that came from one source, or were written in one run, newest first."""
-    writes = await library.agent_of(agent_id).sources.show(source, limit=limit)
-    return json_answer([write_shape(one, fields) for one in writes])
+    return [sources.WriteShape.make(one) for one in await agent.sources.show(source, limit=limit)]
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert", tags=["agents"])
-async def revert_source(agent_id: AgentIdIn, body: sources.RevertIn, library: Library) -> Json[sources.RevertShape]:
+async def revert_source(agent: ThisAgent, body: sources.RevertIn) -> sources.RevertShape:
     """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
     a conflict."""
-    result = await library.agent_of(agent_id).sources.revert(body.source, dry_run=body.dry_run)
-    return json_answer(revert_shape(result, fields))
+    return sources.RevertShape.make(await agent.sources.revert(body.source, dry_run=body.dry_run))
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert-writes", tags=["agents"])
-async def revert_writes(
-    agent_id: AgentIdIn, body: sources.RevertWritesIn, library: Library
-) -> Json[sources.RevertShape]:
+async def revert_writes(agent: ThisAgent, body: sources.RevertWritesIn) -> sources.RevertShape:
     """Take back some writes; otherwise as of a source."""
-    result = await library.agent_of(agent_id).sources.revert_writes(body.writes, dry_run=body.dry_run)
-    return json_answer(revert_shape(result, fields))
+    result = await agent.sources.revert_writes(body.writes, dry_run=body.dry_run)
+    return sources.RevertShape.make(result)
 
 
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
-async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> Json[sources.Mentions]:
+async def find_mentions(agent: ThisAgent, body: sources.MentionsIn) -> sources.WireMentions:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return json_answer(sources.Mentions.make(await library.agent_of(agent_id).find_mentions(body.text)))
+    return sources.WireMentions.make(await agent.find_mentions(body.text))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
-async def forget(agent_id: AgentIdIn, body: sources.ForgetIn, library: Library) -> Json[sources.Forgotten]:
+async def forget(agent: ThisAgent, body: sources.ForgetIn) -> sources.Forgotten:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
-    result = await library.agent_of(agent_id).forget(body.text, erase=body.erase)
-    return json_answer(sources.Forgotten.make(result))
+    return sources.Forgotten.make(await agent.forget(body.text, erase=body.erase))
 
 
 @router.get("/v1/agents/{agent_id}/corrections", tags=["agents"])
 async def list_corrections(
-    agent_id: AgentIdIn, library: Library, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
-) -> Json[list[sources.CorrectionShape]]:
+    agent: ThisAgent, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
+) -> list[sources.CorrectionShape]:
     """List what was corrected or forgotten, the newest first."""
-    corrections = await library.agent_of(agent_id).corrections(limit=limit)
-    return json_answer([sources.CorrectionShape.make(one) for one in corrections])
+    return [sources.CorrectionShape.make(one) for one in await agent.corrections(limit=limit)]
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
-async def undo(agent_id: AgentIdIn, body: sources.UndoIn, library: Library) -> Json[sources.Undone]:
+async def undo(agent: ThisAgent, body: sources.UndoIn) -> sources.Undone:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
-    return json_answer(sources.Undone.make(await library.agent_of(agent_id).undo(body.number)))
+    return sources.Undone.make(await agent.undo(body.number))
 
 
 @router.get("/v1/why", tags=["why"])
@@ -109,5 +98,4 @@ async def why(
     conversation_id: Annotated[ConversationIdIn | None, Query(description="Whose summaries a handle names.")] = None,
 ) -> Json[sources.MemoryOriginShape | sources.FactOriginShape | sources.AnswerOriginShape]:
     """Tell who wrote a memory, when and in answer to what, or what was in the request behind an answer."""
-    origin = await library.agent_of(agent_id).why(of, conversation=conversation_id)
-    return json_answer(origin_shape(origin))
+    return json_answer(origin_shape(await library.agent_of(agent_id).why(of, conversation=conversation_id)))

@@ -10,14 +10,15 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Annotated, Any, Literal, NotRequired, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
 
 from fastapi import Header
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from typing_extensions import TypedDict
 
@@ -186,7 +187,7 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
     if has_key:
         components["securitySchemes"] = dict(_KEYS)
     returned = {
-        f"{name} {one.path_format}": _answers_of(one.endpoint) for one in described for name in one.methods or ()
+        f"{name} {one.path_format}": _answer_of(one.endpoint) for one in described for name in one.methods or ()
     }
     answers: dict[str, Shape] = {}  # the places of their schemas
     for path, methods in document["paths"].items():
@@ -200,14 +201,14 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
                 _remove_null(parameter)
             kind, streams = returned[name]
             content: Shape = operation["responses"].get("200", {}).get("content", {})
-            if kind is None:
+            if kind is Response:
                 content.pop(JSON, None)
-            else:
+            elif JSON in content:
                 answers[name] = content[JSON]
             if streams:
                 _add_stream(name, content)
             _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
-    kinds: dict[str, Any] = {name: returned[name][0].kind for name in answers}
+    kinds: dict[str, Any] = {name: returned[name][0] for name in answers}
     kinds |= {"Chunk": Chunk, "Error": Error, "RunError": RunError, "Unprocessable": Unprocessable}
     shapes, defs = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter[Any](kind)) for name, kind in kinds.items()],
@@ -245,11 +246,15 @@ def _described(route: Route | APIRoute) -> APIRoute:
     )
 
 
-def _answers_of(endpoint: Any) -> tuple[Any, bool]:
-    """The JSON that an endpoint answers with, None: it answers without any; and whether it can stream."""
+def _answer_of(endpoint: Any) -> tuple[Any, bool]:
+    """The type of an endpoint's JSON, `Response` where it answers without any; and whether it can stream."""
     returned = inspect.signature(inspect.unwrap(endpoint), eval_str=True).return_annotation
-    kinds = get_args(returned) or (returned,)
-    return next((one for one in kinds if issubclass(one, Json)), None), StreamingResponse in kinds
+    kinds = get_args(returned) if get_origin(returned) is UnionType else (returned,)
+    responses = [one for one in kinds if inspect.isclass(one) and issubclass(one, Response)]
+    if not responses:
+        return returned, False
+    others = [one for one in kinds if one not in responses] + [one.kind for one in responses if issubclass(one, Json)]
+    return next(iter(others), Response), StreamingResponse in responses
 
 
 class _AnswerSchemas(GenerateJsonSchema):

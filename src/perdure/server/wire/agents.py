@@ -32,14 +32,14 @@ from perdure.library.agents.agents import Belongings, CompanionKind, WholeAgent
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import embedding_config_shape
-from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
-from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls
+from perdure.server.wire.blocks import NewWireBlock, WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.errors import NotSupported
-from perdure.server.wire.identities import Identity
+from perdure.server.wire.identities import WireIdentity
 from perdure.server.wire.input import MessageIn, pending_shape
-from perdure.server.wire.shapes import Object, WireShape, computed
-from perdure.server.wire.tools import Tool, tool_shape
+from perdure.server.wire.shapes import Object, WireShape, computed, read
+from perdure.server.wire.tools import WireTool, tool_shape
 
 AgentType = Literal[
     "memgpt_agent",
@@ -383,21 +383,17 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     return settings | ({WIRE_SETTING: wire_fields} if wire_fields else {})  # last, so that filters find what it holds
 
 
-class Secret(
+class WireSecret(
     WireShape,
     of=stored.Secret,
     agent_id="owner_id",
     key="name",
-    unlisted=nulls("value_enc", "description", "created_by_id", "last_updated_by_id"),
+    unlisted=nulls("value_enc", "description", "created_by_id", "last_updated_by_id")
+    | read("created_at", "updated_at"),
 ):
     """A secret. No answer has its value."""
 
     value: str = MASKED
-
-
-def secret_shape(secret: stored.Secret) -> Object:
-    """A secret with all fields of the wire."""
-    return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
 
 
 AGENT_FIELDS: Point[[WholeAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
@@ -411,7 +407,7 @@ else:  # the document describes it as the feature does
     Source = next(iter(Point("source_shape").functions), Object)
 
 
-class Agent(
+class WireAgent(
     WireShape,
     of=WholeAgent,
     fields="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
@@ -438,12 +434,12 @@ class Agent(
     embedding: str | None
     embedding_config: Object | None
     response_format: Object | None
-    memory: Memory
-    blocks: list[Block]
-    tools: list[Tool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
+    memory: WireMemory
+    blocks: list[WireBlock]
+    tools: list[WireTool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
     tool_rules: list[Object]
     sources: list[Source] = computed(lambda state: [])
-    secrets: list[Secret]
+    secrets: list[WireSecret]
     pending_approval: Object | None = computed(lambda state: pending_shape(state.pending))
     last_run_duration_ms: int | None = computed(lambda state: _duration_ms(state.run))
     max_files_open: int | None = None
@@ -453,17 +449,17 @@ class Agent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: WholeAgent, facts: models.Facts, embedder: Embedder | None) -> Object:
+def agent_shape(state: WholeAgent, facts: models.ModelFacts, embedder: Embedder | None) -> WireAgent:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})
     agent_type = agent_type_of(agent)
-    blocks = [block_shape(block) for block in state.blocks]
-    secrets = [secret_shape(secret) for secret in state.secrets]
+    blocks = [WireBlock.make(block) for block in state.blocks]
+    secrets = [WireSecret.make(secret) for secret in state.secrets]
     given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
     for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
         given |= shown
-    return Agent.make(
+    return WireAgent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
         agent_type=agent_type,
@@ -472,14 +468,14 @@ def agent_shape(state: WholeAgent, facts: models.Facts, embedder: Embedder | Non
         model_settings=models.model_settings_shape(agent.model, facts, settings),
         compaction_settings=compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         response_format=settings.get("response_format"),
-        memory=memory_shape(agent_type, blocks),
+        memory=WireMemory.make(None, agent_type=agent_type, blocks=blocks),
         blocks=blocks,
         tool_rules=list(settings.get("tool_rules", ())),
         tool_exec_environment_variables=secrets,
         secrets=secrets,
         **{name: wire_fields.get(name) for name in ("embedding", "project_id", "template_id", "base_template_id")},
         identity_ids=[one.identity.id for one in state.identities],
-        identities=[Identity.make(one) for one in state.identities],
+        identities=[WireIdentity.make(one) for one in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.

@@ -10,17 +10,19 @@ from typing_extensions import TypedDict
 
 from perdure.core.features import Point
 from perdure.core.runs import StopReason
+from perdure.core.specs import ToolOutcome
 from perdure.library.messages.paging import ImportResult
 from perdure.server.wire import fields as ids
-from perdure.server.wire.agents import Agent
+from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.chunks import ErrorMessage
 from perdure.server.wire.conversations import StoredMessage
-from perdure.server.wire.messages import ToolReturn
+from perdure.server.wire.messages import WireToolReturn
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.tools import errors_of
 
 
-class _Common(TypedDict):
+class _Common(WireShape):
     id: str
     date: ids.Time
     name: str | None
@@ -36,7 +38,7 @@ class _Speech(_Common):
     content: str | list[Object]
 
 
-class SystemMessage(_Speech):
+class WireSystemMessage(_Speech):
     message_type: Literal["system_message"]
 
 
@@ -65,7 +67,7 @@ class HiddenReasoningMessage(_Common):
     hidden_reasoning: str | None
 
 
-class Call(TypedDict):
+class WireCall(WireShape):
     """A tool call; `arguments` is JSON as the model wrote it."""
 
     name: str
@@ -82,8 +84,8 @@ class CallPiece(TypedDict):
 
 
 class _Calls(_Common):
-    tool_call: Call
-    tool_calls: list[Call]
+    tool_call: WireCall
+    tool_calls: list[WireCall]
 
 
 class ToolCallMessage(_Calls):
@@ -98,7 +100,7 @@ class ApprovalRequestMessage(_Calls):
 
 class _CallPieces(_Common):
     tool_call: CallPiece
-    tool_calls: list[Call] | CallPiece
+    tool_calls: list[WireCall] | CallPiece
 
 
 class ToolCallChunk(_CallPieces):
@@ -122,7 +124,7 @@ class ToolReturnMessage(_Common):
     tool_return: str
     stdout: list[str] | None
     stderr: list[str] | None
-    tool_returns: list[ToolReturn] | None
+    tool_returns: list[WireToolReturn] | None
 
 
 class ApprovalResponseMessage(_Common):
@@ -168,7 +170,7 @@ class Stop(TypedDict):
 
 
 _Shown: TypeAlias = (
-    SystemMessage
+    WireSystemMessage
     | UserMessage
     | AssistantMessage
     | ReasoningMessage
@@ -179,8 +181,11 @@ _Shown: TypeAlias = (
     | EventMessage
 )
 
-Message = Annotated[_Shown | ToolCallMessage | ApprovalRequestMessage, Field(discriminator="message_type")]
-"""A message of the history."""
+if TYPE_CHECKING:
+    Message = Object
+else:
+    Message = Annotated[_Shown | ToolCallMessage | ApprovalRequestMessage, Field(discriminator="message_type")]
+    """A message of the history."""
 
 Chunk = Annotated[
     _Shown | ToolCallChunk | ApprovalRequestChunk | Ping | ErrorMessage | Stop | RequestUsage,
@@ -214,12 +219,12 @@ class Completion(TypedDict):
     usage: Object
 
 
-class ToolRun(TypedDict):
+class ToolRun(WireShape, of=ToolOutcome, fields="status", unlisted={"sandbox_config_fingerprint": None}):
     status: Literal["success", "error"]
-    func_return: Any
-    agent_state: Agent | None
+    func_return: Any = computed(lambda outcome: outcome.text)
+    agent_state: WireAgent | None = None
     stdout: list[str] | None
-    stderr: list[str] | None
+    stderr: list[str] | None = computed(errors_of)
 
 
 class Deleted(TypedDict):
@@ -228,7 +233,7 @@ class Deleted(TypedDict):
     dry_run: bool
 
 
-class Reply(TypedDict):
+class WireReply(WireShape):
     messages: list[Message]
     stop_reason: Stop
     usage: RequestUsage
@@ -236,7 +241,7 @@ class Reply(TypedDict):
     turns: list[Object] | None
 
 
-class Generated(TypedDict):
+class WireGenerated(WireShape):
     content: str
     model: str
     usage: RequestUsage
@@ -251,31 +256,6 @@ class Imported(WireShape, of=ImportResult, fields="conversation_id imported skip
     """What an import added."""
 
     hint: str | None = computed(lambda result: result.hint or None)
-
-
-class Model(TypedDict):
-    handle: str
-    name: str
-    display_name: str
-    provider_type: str
-    provider_name: str
-    model_type: Literal["llm"]
-    context_window: int
-    max_context_window: int
-
-
-class Context(TypedDict):
-    """The tokens of the parts (`num_tokens_...`) and their texts; they sum to `context_window_size_current`."""
-
-    context_window_size_max: int
-    context_window_size_current: int
-    num_messages: int
-    num_archival_memory: int
-    num_recall_memory: int
-    system_prompt: str
-    core_memory: str
-    functions_definitions: list[Object] | None
-    messages: list[Object]
 
 
 class Health(TypedDict):

@@ -52,7 +52,7 @@ class ArchiveIn(ArchiveChangesIn):
         return {"name": self.name, "description": self.description, "metadata": metadata}
 
 
-class Archive(
+class WireArchive(
     StampedShape,
     of=passages.Archive,
     fields="name description organization_id vector_db_provider embedding_config metadata id embedding passage_count",
@@ -66,9 +66,9 @@ class Archive(
     embedding_config: Object | None
 
 
-def archive_shape(archive: passages.Archive, embedder: Embedder | None) -> Object:
+def archive_shape(archive: passages.Archive, embedder: Embedder | None) -> WireArchive:
     """The archive with all fields of the wire."""
-    return Archive.make(archive, embedding_config=embedding_config_shape(embedder))
+    return WireArchive.make(archive, embedding_config=embedding_config_shape(embedder))
 
 
 def _embedding(wire_fields: Mapping[str, Any]) -> str | None:
@@ -173,7 +173,7 @@ class DeleteSelected(WireRequest):
         return Selection(where=where, text=self.text or "")
 
 
-class Passage(
+class WirePassage(
     StampedShape,
     of=passages.Passage,
     fields="is_deleted organization_id archive_id source_id file_id file_name metadata tags id text embedding"

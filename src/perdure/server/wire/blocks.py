@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from perdure.core import blocks as core
 from perdure.core.errors import InvalidInput
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
-from perdure.server.wire.base import WIRE_FIELDS, WireRequest, nulls, own_metadata, with_wire_fields
+from perdure.server.wire.base import WIRE_FIELDS, WireRequest, own_metadata, with_wire_fields
 from perdure.server.wire.fields import JsonObject, Label, Name, Tags
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.shapes import Object, WireShape, computed, wire_field
 
 LIMIT_CHARS = 100_000
 """The limit of a block that a client makes without one."""
@@ -88,7 +87,7 @@ def _check_limit(label: str, value: str, limit_chars: int) -> None:
         )
 
 
-class Block(
+class WireBlock(
     WireShape,
     of=core.Block,
     fields="value limit project_id template_name is_template template_id base_template_id deployment_id entity_id"
@@ -96,7 +95,8 @@ class Block(
     limit="limit_chars",
     created_by_id="created_by",
     last_updated_by_id="updated_by",
-    unlisted=nulls(*_WIRE_FIELDS) | {"preserve_on_migration": False},
+    unlisted={name: wire_field(name) for name in _WIRE_FIELDS}
+    | {"preserve_on_migration": wire_field("preserve_on_migration", False)},
 ):
     """A memory block; `limit` in characters."""
 
@@ -104,17 +104,6 @@ class Block(
     hidden: bool | None = computed(lambda block: block.hidden or None)
 
 
-def block_shape(block: core.Block) -> Object:
-    """The block with all fields of the wire."""
-    stored = block.metadata.get(WIRE_FIELDS, {})
-    return Block.make(block, **{name: stored[name] for name in _WIRE_FIELDS if name in stored})
-
-
-class Memory(TypedDict):
+class WireMemory(WireShape, unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""}):
     agent_type: str
-    blocks: list[Block]
-
-
-def memory_shape(agent_type: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    """An agent's blocks in the older shape."""
-    return {"agent_type": agent_type, "git_enabled": False, "blocks": blocks, "file_blocks": [], "prompt_template": ""}
+    blocks: list[WireBlock]

@@ -233,7 +233,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
             if self._is_new(shape["seq_id"]):
                 yield shape
 
-    def _rest(self, message: Message, group: wire.Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
+    def _rest(self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int) -> Iterator[Chunk]:
         """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
         if not self._display.includes(group.type):
             return

@@ -23,7 +23,7 @@ from perdure.core.conversations import (
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
-from perdure.engine.compaction.compact_view import Compacted
+from perdure.engine.compaction.compact_view import CompactionCounts
 from perdure.engine.compaction.room import Preview
 from perdure.library.messages.conversations import WholeConversation
 from perdure.server.wire.base import WireRequest, fields, nulls
@@ -36,7 +36,21 @@ _RULES = ("<tool_usage_rules>", "</tool_usage_rules>")
 _METADATA = ("<memory_metadata>", "</memory_metadata>")
 
 
-def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
+class Context(WireShape):
+    """The tokens of the parts (`num_tokens_...`) and their texts; they sum to `context_window_size_current`."""
+
+    context_window_size_max: int
+    context_window_size_current: int
+    num_messages: int
+    num_archival_memory: int
+    num_recall_memory: int
+    system_prompt: str
+    core_memory: str
+    functions_definitions: list[Object] | None
+    messages: list[Object]
+
+
+def context_shape(preview: Preview, *, counter: TokenCounter) -> Context:
     """The overview with all fields of the wire; the parts' tokens sum to `context_window_size_current`.
 
     The status, the date and counts at the end of each request, is part of the external summary, which has counts too.
@@ -65,13 +79,13 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
         "functions_definitions": (tokens["tools"], functions),
         "messages": (tokens["messages"] + tokens["newest turn"], messages),
     }
-    shape: dict[str, Any] = {
-        "context_window_size_max": certificate.window_tokens,
-        "context_window_size_current": certificate.tokens,
-        "num_messages": len(messages),
-        "num_archival_memory": preview.counts.passages,
-        "num_recall_memory": preview.counts.messages,
-    }
+    shape = Context(
+        context_window_size_max=certificate.window_tokens,
+        context_window_size_current=certificate.tokens,
+        num_messages=len(messages),
+        num_archival_memory=preview.counts.passages,
+        num_recall_memory=preview.counts.messages,
+    )
     sizes = share_out([size for size, _ in parts.values()], certificate.tokens)
     for (name, (_, content)), size in zip(parts.items(), sizes, strict=True):
         shape |= {f"num_tokens_{name}": size, "system_prompt" if name == "system" else name: content}
@@ -243,9 +257,9 @@ class CompactIn(WireRequest):
         return None if sent is None else CompactionSettings(**sent.values())
 
 
-class Compaction(
+class WireCompaction(
     WireShape,
-    of=Compacted,
+    of=CompactionCounts,
     fields="summary",
     num_messages_before="messages_before",
     num_messages_after="messages_after",
@@ -260,7 +274,7 @@ class RecompileIn(WireRequest):
     compaction_settings: dict[str, Any] | None = None
 
 
-class Conversation(
+class WireConversation(
     StampedShape,
     of=WholeConversation,
     fields="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"

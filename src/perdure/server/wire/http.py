@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -18,9 +18,10 @@ from starlette.routing import compile_path
 from perdure.core.ids import DEFAULT_ORG
 from perdure.core.incoming.principals import LOCAL, Principal, Scope, ScopeTooSmall
 from perdure.core.tasks import end_tasks
+from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.wire.fields import IdFormat
+from perdure.server.wire.fields import AgentIdIn, IdFormat
 
 T = TypeVar("T")
 
@@ -40,10 +41,21 @@ _BUILDING = threading.RLock()  # the document reads every route in a thread
 
 class LateRoute(APIRoute):
     """A route that knows its path and methods, and is built when it is first asked for more: a server is asked for few
-    of its routes, and to build all takes half of its start and a tenth of its memory."""
+    of its routes, and to build all takes half of its start and a tenth of its memory.
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        self._build: Callable[[], None] | None = partial(super().__init__, path, endpoint, **options)
+    Its endpoint returns the value that is answered in JSON, without the framework's validation, or a whole response.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
+        @wraps(endpoint)
+        async def answer(**arguments: Any) -> Response:
+            value = await endpoint(**arguments)
+            if isinstance(value, Response):
+                return value
+            return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
+
+        options["response_model"] = None
+        self._build: Callable[[], None] | None = partial(super().__init__, path, answer, **options)
         self.path, self.endpoint, self.name = path, endpoint, endpoint.__name__
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self.methods, self.include_in_schema = set(options["methods"]), options["include_in_schema"]
@@ -97,8 +109,16 @@ def is_whole_server(request: Request) -> bool:
 Library = Annotated[AsyncPerdure, Depends(library_of)]
 
 
-def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> Any:
-    """The annotation `Annotated[Page, pages("block", limit=50, order="asc")]`: the page that a client asks for.
+async def agent_of(agent_id: AgentIdIn, library: Library) -> AsyncAgentById:
+    """The agent that the path names, which is not looked up."""
+    return library.agent_of(agent_id)
+
+
+ThisAgent = Annotated[AsyncAgentById, Depends(agent_of)]
+
+
+def pages(kind: str, *, limit: int = 50, order: Order = "desc", order_by: Any = OrderBy) -> Any:
+    """The annotation `Annotated[Page, pages("block", limit=100)]`: the page that a client asks for.
 
     A list is a bare JSON array. `after=<id of the last item>` is the next page, `before=<id of the first item>` the one
     before; both are relative to the order. `ascending` is the older name of `order`, which wins.
@@ -129,7 +149,7 @@ def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> An
 
 
 class Json(Response, Generic[T]):
-    """A JSON answer. A route that returns a `Json[Agent]` is so described in the OpenAPI document."""
+    """A JSON answer as a whole response. A route that returns a `Json[Agent]` is so described in the document."""
 
     kind: ClassVar[Any]
 

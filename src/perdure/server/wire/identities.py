@@ -68,7 +68,7 @@ class Property(TypedDict):
     type: Literal["string", "number", "boolean", "json"]
 
 
-class Identity(
+class WireIdentity(
     WireShape,
     of=IdentityState,
     fields="identity.id identity.identifier_key identity.name identity.identity_type identity.project_id"

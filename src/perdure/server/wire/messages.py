@@ -131,7 +131,7 @@ class Display:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PartGroup:
     """Parts of one stored message that make one wire message.
 
     Args:
@@ -167,7 +167,7 @@ class Group:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-def groups_of(message: Message, display: Display) -> list[Group]:
+def groups_of(message: Message, display: Display) -> list[PartGroup]:
     """The groups of a model's answer: reasoning, text, calls and each message that a tool sent, in the order in which
     each begins in a stream; then what a stream shows when it is whole; last the calls that wait for approval. Thoughts
     in a call are reasoning."""
@@ -197,10 +197,10 @@ def groups_of(message: Message, display: Display) -> list[Group]:
     ordered += [("speech", [call], text) for call, text in late]
     if waiting:
         ordered.append(("waiting", waiting, ""))
-    groups: list[Group] = []
+    groups: list[PartGroup] = []
     offset = 0
     for kind, parts, text in ordered:
-        groups.append(Group(kind, len(groups), offset, tuple(parts), text))
+        groups.append(PartGroup(kind, len(groups), offset, tuple(parts), text))
         offset += len(parts) * CALL_NUMBERS if kind in ("calls", "waiting") else 1
     return groups
 
@@ -255,7 +255,7 @@ def _compaction_messages(message: Message, display: Display, seq: int | None) ->
     return [event, summary | {"summary": note.text, "compaction_stats": stats}]
 
 
-def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, Any]:
+def _group_shape(message: Message, group: PartGroup, seq: int | None) -> dict[str, Any]:
     """The wire message for one group of a message's parts."""
     shape = common_fields(message, group.type, group.index, None if seq is None else seq + group.offset)
     if group.kind == "reasoning":
@@ -284,7 +284,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
         | ({} if decision.arguments is None else {"arguments": decision.arguments})
         for decision in message.decisions
     ]
-    approvals += [ToolReturn.make(part) for part in message.parts if isinstance(part, ToolResult)]
+    approvals += [WireToolReturn.make(part) for part in message.parts if isinstance(part, ToolResult)]
     first = approvals[0]
     return common_fields(message, "approval_response_message", 0, seq) | {
         "approvals": approvals,
@@ -296,7 +296,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
 
 def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | None) -> dict[str, Any]:
     """The wire message for tool results, at least one; its older fields are those of the first."""
-    returns = [ToolReturn.make(result) for result in results]
+    returns = [WireToolReturn.make(result) for result in results]
     first = {name: value for name, value in returns[0].items() if name != "type"}
     for shape_of_one, result in zip(returns, results, strict=True):
         if result.images:  # the older field of the whole message holds only text
@@ -306,7 +306,7 @@ def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | Non
     return shape | {"name": results[0].name}
 
 
-class ToolReturn(
+class WireToolReturn(
     WireShape, of=ToolResult, fields="type tool_return status tool_call_id stdout stderr", tool_call_id="call_id"
 ):
     """One tool result."""

@@ -15,6 +15,7 @@ from perdure.core.ports import Embedder
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import WIRE_SETTING, WireRequest, nulls
 from perdure.server.wire.fields import finite
+from perdure.server.wire.shapes import WireShape
 
 # The names that the types of clients know. Every other provider speaks the protocol of `openai`, and counts as that.
 _SETTINGS_TYPES = frozenset(
@@ -29,7 +30,7 @@ _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ModelFacts:
     """A model's window, its longest answer, and what no window of it may exceed (None: unknown); in tokens.
 
     `known_as`: the handle by the type of a model whose provider a client registered; None: it is another's.
@@ -51,12 +52,12 @@ class Facts:
         return min(tokens, self.most_tokens or tokens)
 
 
-def facts_of(app: App, handle: str) -> Facts:
+def facts_of(app: App, handle: str) -> ModelFacts:
     """The facts of a model from the catalog, or from the settings if it has none."""
     limit = app.settings.context_window_tokens  # no more is used of any model
     window = min(app.models.window_tokens(handle) or limit, limit)
     most = composition.facts_of(app.models.catalog_handle(handle)).max_output_tokens
-    return Facts(
+    return ModelFacts(
         window_tokens=window,
         max_output_tokens=min(most, window),
         most_tokens=app.models.most_window_tokens(handle),
@@ -184,7 +185,7 @@ def provider_type_of(handle: str, known: Collection[str] = _PROVIDER_TYPES) -> s
     return name if name in known else "openai"
 
 
-def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
+def llm_config_shape(handle: str, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A model with the options of an agent's settings. Options that are not set have the values that clients expect."""
     provider, _, name = handle.partition("/")
     extras = settings.get(WIRE_SETTING, {}).get("model_settings", {})
@@ -218,21 +219,32 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
     }
 
 
-def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
+class WireModel(WireShape):
+    handle: str
+    name: str
+    display_name: str
+    provider_type: str
+    provider_name: str
+    model_type: Literal["llm"]
+    context_window: int
+    max_context_window: int
+
+
+def model_shape(handle: str, facts: ModelFacts) -> WireModel:
     """A model in the list of models."""
     config = llm_config_shape(handle, facts, {})
     del config["handle"], config["provider_name"]
     name = config["model"]
-    return {
-        "handle": handle,
-        "name": name,
-        "display_name": config.pop("display_name"),
-        "provider_type": provider_type_of(facts.known_as or handle),
-        "provider_name": handle.partition("/")[0],
-        "model_type": "llm",
+    return WireModel(
+        handle=handle,
+        name=name,
+        display_name=config.pop("display_name"),
+        provider_type=provider_type_of(facts.known_as or handle),
+        provider_name=handle.partition("/")[0],
+        model_type="llm",
         **config,
-        "max_context_window": facts.window_tokens,
-    }
+        max_context_window=facts.window_tokens,
+    )
 
 
 def embedding_model_shape(embedder: Embedder) -> dict[str, Any]:
@@ -247,7 +259,7 @@ def embedding_model_shape(embedder: Embedder) -> dict[str, Any]:
     }
 
 
-def model_settings_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
+def model_settings_shape(handle: str, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The options of an agent's model, in the words of its provider type. Options that are not set have the values that
     clients expect; fields that have no meaning here are returned as they were sent."""
     extras = settings.get(WIRE_SETTING, {}).get("model_settings", {})

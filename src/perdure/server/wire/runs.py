@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from perdure.core import runs
-from perdure.core.agents import Agent
 from perdure.core.ids import RunId, is_id
-from perdure.core.models import Exchange
-from perdure.core.runs import Callback, Feedback, RunStatus
+from perdure.core.runs import Feedback, RunStatus
 from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
 from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
 from perdure.library.messages.reply import Reply, Turn
-from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, fields_in, nulls
+from perdure.library.runs.steps import StepOfRun
+from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages
-from perdure.server.wire.models import Facts
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.models import ModelFacts
+from perdure.server.wire.shapes import Object, WireShape, computed, read
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
@@ -58,17 +57,20 @@ def wire_status(status: RunStatus) -> str:
     return _WIRE_STATUSES[status]
 
 
-def duration_ns(began_at: datetime, ended_at: datetime | None) -> int | None:
-    """The nanoseconds between two times; None: it has not ended."""
-    return None if ended_at is None else round((ended_at - began_at).total_seconds() * 1e9)
+CALLBACK_FIELDS: Mapping[str, Any] = {
+    "callback_url": computed(lambda one: one.callback and hide_secret(one.callback.url)[0]),
+    **read(**{f"callback_{name}": f"callback.{name}" for name in ("sent_at", "status_code", "error")}),
+}
+"""The callback of a run or batch, and what became of its last try."""
 
 
-class Run(
+class WireRun(
     WireShape,
     of=runs.Run,
     fields="id status created_at completed_at key.agent_id conversation_id background metadata stop_reason",
     completed_at="ended_at",
-    unlisted=nulls("base_template_id", "ttft_ns"),
+    unlisted=nulls("base_template_id", "ttft_ns")
+    | {"request_config": computed(lambda run: _request_config(run)), **CALLBACK_FIELDS},
 ):
     """A run. Runs of an agent's first conversation have no `conversation_id`."""
 
@@ -77,13 +79,7 @@ class Run(
         lambda run: run.conversation_id if run.conversation_seq else None
     )
     metadata: Object = computed(lambda run: _metadata(run))
-    total_duration_ns: int | None = computed(lambda run: duration_ns(run.started_at or run.created_at, run.ended_at))
-
-
-def wire_run(run: runs.Run, *, status: WireRunStatus | None = None) -> Object:
-    """A run with all fields of the wire."""
-    others = callback_fields(run.callback) | ({} if status is None else {"status": status})
-    return Run.make(run, request_config=_request_config(run), **others)
+    total_duration_ns: int | None = computed(lambda run: ns_between(run.started_at or run.created_at, run.ended_at))
 
 
 def _metadata(run: runs.Run) -> Object:
@@ -108,14 +104,6 @@ def _request_config(run: runs.Run) -> dict[str, Any]:
     }
 
 
-def callback_fields(callback: Callback | None) -> dict[str, Any]:
-    """The callback of a run or batch, and what became of its last try."""
-    if callback is None:
-        return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")
-    names = {f"callback_{name}": name for name in ("sent_at", "status_code", "error")}
-    return {"callback_url": hide_secret(callback.url)[0]} | fields(callback, **names)
-
-
 class Trace(
     WireShape,
     of=runs.Step,
@@ -130,49 +118,42 @@ class Trace(
     response_json: Object
 
 
-def wire_trace(step: runs.Step, run: runs.Run, exchange: Exchange) -> Object:
-    """The provider's request and answer of a step."""
-    answer = {**exchange.response, "attempts": exchange.attempts}
-    return Trace.make(step, run_id=run.id, request_json=dict(exchange.request), response_json=answer)
-
-
-class Step(
+class WireStep(
     WireShape,
-    of=runs.Step,
-    fields="id run_id agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens"
-    " stop_reason tags trace_id feedback error_type error_data status",
-    completion_tokens="usage.output_tokens",
-    prompt_tokens="usage.input_tokens",
-    total_tokens="usage.total_tokens",
-    model_handle="model",
-    error_type="failure.kind",
+    of=StepOfRun,
+    fields="step.id run_id step.agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens"
+    " step.stop_reason step.tags trace_id step.feedback error_type error_data status",
+    run_id="run.id",
+    completion_tokens="step.usage.output_tokens",
+    prompt_tokens="step.usage.input_tokens",
+    total_tokens="step.usage.total_tokens",
+    model_handle="step.model",
+    error_type="step.failure.kind",
     unlisted=nulls("origin", "provider_id", "model_endpoint", "tid", "request_id")
+    | read(*(f"step.usage.{name}" for name in ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")))
     | {"organization_id": ORG_ID, "messages": []},
 ):
     """A model call. One that a dead process left (`abandoned`) is `failed` on the wire."""
 
-    provider_name: str = computed(lambda step: step.model.partition("/")[0])
-    model: str = computed(lambda step: step.model.partition("/")[2] or step.model)
-    error_data: Object | None = computed(lambda step: {"message": step.failure.message} if step.failure else None)
+    provider_name: str = computed(lambda one: one.step.model.partition("/")[0])
+    model: str = computed(lambda one: one.step.model.partition("/")[2] or one.step.model)
+    error_data: Object | None = computed(lambda one: one.step.failure and {"message": one.step.failure.message})
     status: Literal["pending", "success", "failed", "cancelled"] = computed(
-        lambda step: "failed" if step.status == "abandoned" else step.status
+        lambda one: "failed" if one.step.status == "abandoned" else one.step.status
     )
-    run_id: RunIdIn
-    trace_id: str
+    trace_id: str = computed(lambda one: trace_id(one.run.id))
 
 
-def wire_step(step: runs.Step, run: runs.Run, agent: Agent, facts: Facts) -> Object:
+def step_shape(one: StepOfRun, facts: ModelFacts) -> WireStep:
     """A model call with all fields of the wire; its project is that of the agent, and so is its window, if it recorded
     none."""
-    return Step.make(
-        step,
-        run_id=run.id,
-        trace_id=trace_id(run.id),
+    settings = one.agent.settings
+    return WireStep.make(
+        one,
         provider_category=facts.provider_category,
-        context_window_limit=step.recipe.window_tokens or facts.window_of(agent.settings),
-        project_id=agent.settings.get(WIRE_SETTING, {}).get("project_id"),
-        **fields(step.usage, "cached_input_tokens", "cache_write_tokens", "reasoning_tokens"),
-        **detail_fields(step.usage),
+        context_window_limit=one.step.recipe.window_tokens or facts.window_of(settings),
+        project_id=settings.get(WIRE_SETTING, {}).get("project_id"),
+        **detail_fields(one.step.usage),
     )
 
 
@@ -186,7 +167,7 @@ class RunMetrics(
     """How long a run took, and what it used."""
 
     run_start_ns: int = computed(lambda run: _ns(run.started_at or run.created_at))
-    run_ns: int | None = computed(lambda run: _ns_between(run.started_at or run.created_at, run.ended_at))
+    run_ns: int | None = computed(lambda run: ns_between(run.started_at or run.created_at, run.ended_at))
     tools_used: list[ToolIdIn]
 
 
@@ -202,22 +183,22 @@ class StepMetrics(
     agent_id: AgentIdIn
     step_start_ns: int = computed(lambda times: _ns(times.started_at))
     llm_request_start_ns: int = computed(lambda times: _ns(times.started_at))
-    llm_request_ns: int | None = computed(lambda times: _ns_between(times.started_at, times.answered_at))
+    llm_request_ns: int | None = computed(lambda times: ns_between(times.started_at, times.answered_at))
     tool_execution_ns: int | None = computed(
-        lambda times: times.answered_at and _ns_between(times.answered_at, times.last_result_at)
+        lambda times: times.answered_at and ns_between(times.answered_at, times.last_result_at)
     )
     step_ns: int | None = computed(
-        lambda times: _ns_between(times.started_at, times.last_result_at or times.answered_at)
+        lambda times: ns_between(times.started_at, times.last_result_at or times.answered_at)
     )
 
 
-class Span(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
+class WireSpan(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
     """A stretch of a run, with the names of OpenTelemetry."""
 
     trace_id: str
     start_time_unix_nano: int = computed(lambda span: _ns(span.started_at))
     end_time_unix_nano: int | None = computed(lambda span: span.ended_at and _ns(span.ended_at))
-    duration_ns: int | None = computed(lambda span: _ns_between(span.started_at, span.ended_at))
+    duration_ns: int | None = computed(lambda span: ns_between(span.started_at, span.ended_at))
     status_code: Literal["OK", "ERROR", "UNSET"] = computed(
         lambda span: "ERROR" if span.failed else "OK" if span.ended_at else "UNSET"
     )
@@ -235,12 +216,12 @@ def _ns(at: datetime) -> int:
     return round((at - _EPOCH) / timedelta(microseconds=1)) * 1_000
 
 
-def _ns_between(began: datetime, ended: datetime | None) -> int | None:
-    """Nanoseconds between two times, at least 0."""
+def ns_between(began: datetime, ended: datetime | None) -> int | None:
+    """Nanoseconds between two times, at least 0; None: it has not ended."""
     return None if ended is None else max(0, _ns(ended) - _ns(began))
 
 
-class Usage(
+class WireUsage(
     WireShape,
     of=runs.Usage,
     fields="completion_tokens prompt_tokens total_tokens",
@@ -251,7 +232,7 @@ class Usage(
 
 
 class RequestUsage(
-    Usage,
+    WireUsage,
     fields="message_type completion_tokens prompt_tokens total_tokens step_count run_ids cached_input_tokens"
     " cache_write_tokens reasoning_tokens context_tokens",
 ):

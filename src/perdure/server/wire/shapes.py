@@ -12,14 +12,26 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, NewType, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NewType,
+    NotRequired,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from perdure.core.ids import PREFIXES
-from perdure.server.wire.base import ACTOR_ID, stamp
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, stamp
 from perdure.server.wire.fields import IdFormat
 
 Object = dict[str, Any]
@@ -27,8 +39,9 @@ Object = dict[str, Any]
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-class WireShape:
-    """An object of an answer: `make` builds it of a value, and the class is its type in the document.
+class WireShape(dict[str, Any]):
+    """An object of an answer: `make` builds it of a value, and the class is its type in the document, which leaves the
+    `Wire` out that begins the name of a shape where a class of the library has the other.
 
         class EventShape(WireShape, of=FactEvent, fields="at kind fact.text fact_id ends", fact_id="fact.id"):
             ends: bool = computed(lambda event: event.kind == "end")
@@ -52,7 +65,7 @@ class WireShape:
     def __init_subclass__(
         cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
-        """`unlisted`: fields that clients expect and that are always the same; the document leaves them out.
+        """`unlisted`: fields that the document leaves out, always the same or `computed`, as clients expect them.
         `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
         base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
@@ -63,18 +76,18 @@ class WireShape:
         cls._paths = own | {name: path for name, path in named.items() if name not in unlisted and path not in own}
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in body if name in cls.__dict__}}
         cls._unlisted = {**cls._unlisted, **unlisted}
-        cls._optional = frozenset(optional.split())
+        cls._optional = cls._optional.union(optional.split())
 
     @classmethod
-    def make(cls, value: object, **given: Any) -> Object:
+    def make(cls, value: object, **given: Any) -> Self:
         """The shape of a value. `given`: values of fields, also of some that the document does not list."""
         made = {
             name: given.pop(name) if name in given else constant if read is None else read(value)
             for name, (constant, read) in cls._plan().items()
         } | given
         if not cls._optional:
-            return made
-        return {name: one for name, one in made.items() if one is not None or name not in cls._optional}
+            return cls(made)
+        return cls({name: one for name, one in made.items() if one is not None or name not in cls._optional})
 
     @classmethod
     @functools.cache
@@ -88,10 +101,10 @@ class WireShape:
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
         """Each field in its place: with its value if that is always the same, or with what reads it."""
         hints = cls._hints()
-        plan: dict[str, tuple[Any, Any]] = {name: (one, None) for name, one in cls._unlisted.items()}
+        values = {**cls._unlisted}
         for name, path in cls._paths.items():
-            one = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
-            plan[name] = (None, one.of) if isinstance(one, _Computed) else (one, None)
+            values[name] = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+        plan = {name: (None, one.of) if isinstance(one, _Computed) else (one, None) for name, one in values.items()}
         return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 
     @classmethod
@@ -101,7 +114,7 @@ class WireShape:
         hints = cls._hints()
         hints = hints | {name: NotRequired[hints[name]] for name in cls._optional}
         listed = {name: hints.get(name) or _type_at(cls._of, path) for name, path in cls._paths.items()}
-        described = TypedDict(cls.__name__, listed)  # type: ignore[misc]  # its fields are known at run time only
+        described = TypedDict(cls.__name__.removeprefix("Wire"), listed)  # type: ignore[misc]  # its fields are known at run time only
         described.__doc__ = cls.__doc__
         return described
 
@@ -118,6 +131,17 @@ class _Computed:
 def computed(of: Callable[[Any], Any]) -> Any:
     """The default of a field of the body whose value is computed of the whole value."""
     return _Computed(of)
+
+
+def wire_field(name: str, default: Any = None) -> Any:
+    """A field that only the wire has, which is stored in the metadata."""
+    return _Computed(lambda value: value.metadata.get(WIRE_FIELDS, {}).get(name, default))
+
+
+def read(*paths: str, **others: str) -> dict[str, Any]:
+    """Unlisted fields with the values of these paths of attributes, each by its last name or the one that is given."""
+    named = {path.rpartition(".")[2]: path for path in paths} | others
+    return {name: _Computed(_reader(path, None, stamp)) for name, path in named.items()}
 
 
 class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_at updated_at"):

@@ -11,7 +11,7 @@ from perdure.core.sources import TRUST_LABELS, RevertConflict, RevertResult, Sou
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import FILLED, keywords
-from perdure.server.wire.shapes import Object, WireShape
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 
 class MentionsIn(WireRequest):
@@ -32,14 +32,14 @@ class UndoIn(WireRequest):
     number: Annotated[int, keywords(minimum=1, maximum=2**53)] | None = None
 
 
-class Mention(WireShape, of=values.Mention, fields="place id name excerpt"):
+class WireMention(WireShape, of=values.Mention, fields="place id name excerpt"):
     """A thing in which the text stands."""
 
 
-class Mentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
+class WireMentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
     """Where a text stands."""
 
-    mentions: list[Mention]
+    mentions: list[WireMention]
 
 
 class CorrectionShape(WireShape, of=values.Correction, fields="number kind text items created_at undone_at"):
@@ -89,13 +89,13 @@ class SourceShape(
 ):
     """A source of an agent's memory, with how many writes of each kind came from it and stand."""
 
-    source: str
+    source: str = computed(lambda one: str(one.source))
 
 
 class WriteSourceShape(WireShape, of=WriteSource, fields="message_ids"):
     """A source of a write, with the messages that brought it."""
 
-    source: str
+    source: str = computed(lambda one: str(one.source))
 
 
 class WriteShape(
@@ -103,6 +103,7 @@ class WriteShape(
     of=WriteText,
     fields="write.id write.kind name write.label text stands write.agent_id write.run_id write.message_id"
     " write.created_at write.reverted_by",
+    sources="write.sources",
 ):
     """A write of memory, and whether any of it is still there."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
@@ -19,16 +19,7 @@ from perdure.core.tools.schema import without_titles
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, text_of_tool
 from perdure.domain.tools.units import ToolHit as FoundTool
 from perdure.library.tools.tools import ToolState
-from perdure.server.wire.base import (
-    ACTOR_ID,
-    WIRE_FIELDS,
-    WireRequest,
-    fields,
-    nulls,
-    own_metadata,
-    stamp,
-    with_wire_fields,
-)
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, nulls, own_metadata, stamp, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, MessageIdIn, Tags, Time, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed
 
@@ -189,7 +180,7 @@ class JsonSchema(WireShape, of=core.Tool, fields="spec.name spec.description"):
     parameters: Object = computed(lambda tool: dict(tool.spec.parameters))
 
 
-class Tool(
+class WireTool(
     WireShape,
     of=core.Tool,
     fields="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
@@ -213,7 +204,7 @@ class Tool(
     metadata_: Object
 
 
-def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Object:
+def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> WireTool:
     """The tool with all fields of the wire."""
     spec = tool.spec
     own = spec.tool_type != "custom"
@@ -221,7 +212,7 @@ def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Object:
     if code is not None:
         digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
         metadata[_HASH] = digest[:12]
-    return Tool.make(
+    return WireTool.make(
         tool,
         name=tool.own_name or spec.name,  # clients look for a server's own; agents call `server__tool`
         source_type="python" if code is None else code.source_type,
@@ -235,25 +226,28 @@ def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Object:
     )
 
 
-def tool_state_shape(state: ToolState) -> dict[str, Any]:
+def tool_state_shape(state: ToolState) -> WireTool:
     """A stored tool with its source."""
     return tool_shape(state.tool, state.code)
 
 
-class ToolHit(
+class WireToolHit(
     WireShape, of=FoundTool, fields="tool embedded_text fts_rank vector_rank combined_score", combined_score="score"
 ):
     """A tool that a search found."""
 
-    tool: Tool
+    tool: WireTool
     embedded_text: str | None = computed(lambda hit: text_of_tool(hit.tool))
     fts_rank: int | None
     vector_rank: int | None = None
 
 
-def hit_shape(hit: FoundTool, rank: int, code: ToolCode | None) -> Object:
-    """A tool of a search's result, `rank` from 1."""
-    return ToolHit.make(hit, tool=tool_shape(hit.tool, code), fts_rank=rank if hit.score else None)
+def hits_shape(hits: Iterable[tuple[FoundTool, ToolCode | None]]) -> list[WireToolHit]:
+    """The tools that a search found, with their sources, best first."""
+    return [
+        WireToolHit.make(hit, tool=tool_shape(hit.tool, code), fts_rank=rank if hit.score else None)
+        for rank, (hit, code) in enumerate(hits, start=1)
+    ]
 
 
 def errors_of(outcome: ToolOutcome) -> list[str]:
@@ -274,17 +268,6 @@ class ToolMessage(
     date: Time = computed(lambda outcome: stamp(datetime.now(UTC)))
     message_type: Literal["tool_return_message"] = "tool_return_message"
     stderr: list[str] = computed(errors_of)
-
-
-def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
-    """The outcome of a run by hand."""
-    return {
-        **fields(outcome, "status", func_return="text"),
-        "agent_state": agent,
-        "stdout": list(outcome.stdout),
-        "stderr": errors_of(outcome),
-        "sandbox_config_fingerprint": None,
-    }
 
 
 def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:

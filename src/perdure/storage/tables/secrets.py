@@ -77,7 +77,7 @@ class Secrets(Table):
             raise NotFound("secret", name)
 
 
-class Sandbox(Table):
+class SandboxTable(Table):
     def put(self, config: SandboxConfig) -> SandboxConfig:
         """Store the organisation's configuration; return it with the id and time of the one that was there."""
         rows = self._rows(

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
-from perdure.core.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
+from perdure.core.vectors import Claim, OwnerKind, ScopeCounts, VectorBlock, VectorRow, VectorScope
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import RowFormat, insert_into, iso, restore, storable
 from perdure.storage.tables.table import Table, first
@@ -30,9 +30,9 @@ _QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CO
 _MASK = (1 << 32) - 1
 _SEQ = f"key & {_MASK}"
 _SCOPE = RowFormat(
-    Scope,
+    VectorScope,
     columns="number, owner_kind, owner_id, model, dimensions, generation, version, row_count, fill_from",
-    build=lambda **columns: Scope(**columns, settled=False),
+    build=lambda **columns: VectorScope(**columns, settled=False),
 )
 _CLAIM = RowFormat(Claim)
 _CLAIMED = "number = :number AND seq = :seq AND not_before = :claimed"
@@ -110,11 +110,11 @@ class Vectors(Table):
         finally:
             self._db.embedding = None
 
-    def scope(self, number: int) -> Scope | None:
+    def scope(self, number: int) -> VectorScope | None:
         scopes = self._scopes("number = :number", number=number)
         return scopes[0] if scopes else None
 
-    def open(self, number: int, owner_kind: OwnerKind, owner_id: str, model: str) -> Scope:
+    def open(self, number: int, owner_kind: OwnerKind, owner_id: str, model: str) -> VectorScope:
         """Open a scope, so that new texts are embedded by `model` and `fill` queues existing ones. An open scope stays
         as it is. Raises: NotFound."""
         params = {"number": number, "owner": owner_id, "model": storable(model)}
@@ -132,7 +132,7 @@ class Vectors(Table):
             raise NotFound(owner_kind, owner_id)
         return scope
 
-    def restart(self, number: int, model: str) -> Scope:
+    def restart(self, number: int, model: str) -> VectorScope:
         """Start over with `model`: discard all vectors, and let `fill` queue every text again. Raises: NotFound."""
         self._db.changed_scopes.add(number)
         self._run(
@@ -146,7 +146,7 @@ class Vectors(Table):
         self._run("DELETE FROM embedding_queue WHERE number = :number", number=number)
         return scope
 
-    def refill(self, number: int) -> Scope:
+    def refill(self, number: int) -> VectorScope:
         """Let `fill` queue every text without a vector again, also those that failed for good. Raises: NotFound."""
         own_scope = "WHERE number = :number AND org_id = :org_id"
         self._run(f"UPDATE vector_scopes SET fill_from = 0 {own_scope}", number=number)
@@ -292,7 +292,7 @@ class Vectors(Table):
 
     # One row with all vectors: the database joins them in half the time that Python takes for as many objects, and in a
     # third less without a subquery.
-    def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
+    def block(self, scope: VectorScope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
         """The next rows of the scope's generation behind a number: at most `limit`, fewer if numbers are missing."""
         db, size = self._db, 2 * (scope.dimensions or 0)
         source = "vectors WHERE key BETWEEN :first AND :last AND generation = :generation"
@@ -320,7 +320,7 @@ class Vectors(Table):
         )
 
     def list_changes(
-        self, scope: Scope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
+        self, scope: VectorScope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
         """The rows that changed after (version, number), in this order, with removed ones."""
         if not self._is_own(scope.number):
@@ -336,7 +336,7 @@ class Vectors(Table):
             limit=limit,
         )
 
-    def read(self, scope: Scope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+    def read(self, scope: VectorScope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
         """(number, vector) of the texts that have one, in any order."""
         if not self._is_own(scope.number):
             return ()
@@ -448,7 +448,7 @@ class Vectors(Table):
     def _is_own(self, number: int) -> bool:
         return bool(self._rows(f"SELECT 1 WHERE {_OWN_SCOPE}", number=number))
 
-    def _get_scope(self, number: int, *, lock: bool = False) -> Scope:
+    def _get_scope(self, number: int, *, lock: bool = False) -> VectorScope:
         """Raises: NotFound."""
         scopes = self._scopes(f"number = :number{self._db.for_update if lock else ''}", number=number)
         return first(scopes, "vector scope", str(number))
@@ -459,12 +459,12 @@ class Vectors(Table):
         else:
             self._run("UPDATE archives SET embedding = :model WHERE id = :owner", **params)
 
-    def _scopes(self, where: str, **params: Any) -> Sequence[Scope]:
+    def _scopes(self, where: str, **params: Any) -> Sequence[VectorScope]:
         rows = self._rows(f"SELECT {_SCOPE.columns} FROM vector_scopes WHERE org_id = :org_id AND {where}", **params)
         return [replace(_SCOPE.read(row), settled=self._db.is_settled(row[0])) for row in rows]
 
 
-def _keys(scope: Scope, first_seq: int, last_seq: int) -> dict[str, Any]:
+def _keys(scope: VectorScope, first_seq: int, last_seq: int) -> dict[str, Any]:
     """The parameters of the rows of a scope between two numbers, both included."""
     base = scope.number << 32
     return {"first": base + first_seq, "last": base + last_seq, "generation": scope.generation}

@@ -126,7 +126,6 @@ class OutputIndex:
             return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits, input=file))
 
     async def _outcome(self, text: str, *, source: str, error: str = "") -> ToolOutcome:
-        """The outcome with this output."""
         if len(text) > KEPT_CHARS:
             text = f"{text[:KEPT_CHARS]}\n[cut here: only the first {KEPT_CHARS:,} characters are kept]"
         if not text.strip():
@@ -166,14 +165,9 @@ def show_output(text: str, counter: TokenCounter, *, source: str, error: str) ->
             f' context_expand("{UNNUMBERED_HANDLE}", lines or grep) what stands there]',
         ]
     )
-    shown = f"{_share(tokens, counter.count(body) + len('[]') + 20)}\n{body}"
-    return shown, tokens
-
-
-def _share(tokens: int, shown_tokens: int) -> str:
-    """The line that says what was saved."""
+    shown_tokens = counter.count(body) + len("[]") + 20
     saved = max(0, 1_000 - -(-1_000 * shown_tokens // tokens)) / 10  # rounded down: never 100 %
-    return f"[{tokens:,} tokens indexed, {shown_tokens:,} shown: {saved:.1f} % saved]"
+    return f"[{tokens:,} tokens indexed, {shown_tokens:,} shown: {saved:.1f} % saved]\n{body}", tokens
 
 
 def _clip(line: str) -> str:

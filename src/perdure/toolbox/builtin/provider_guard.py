@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.toolbox.web_guard import Resolve, WebGuard
 
 USER_AGENT = "Perdure (+callback)"
+REPORT_S = 15.0
 
 
 class Reports:
@@ -26,25 +27,26 @@ class Reports:
 
     Args:
         allowed_hosts: as the web guard takes them; receivers that may be private need not be among them.
-        total_s: seconds for one report.
     """
 
-    def __init__(self, allowed_hosts: Iterable[str] = (), *, total_s: float = 15.0) -> None:
-        self._allowed_hosts, self._total_s = tuple(allowed_hosts), total_s
+    def __init__(self, allowed_hosts: Iterable[str] = ()) -> None:
+        self._allowed_hosts = tuple(allowed_hosts)
 
     async def send(self, callback: Callback, report: Mapping[str, Any]) -> int:
         """POST a report as JSON; return the status of the answer. Raises: AddressRefused; ToolError: no answer."""
         import httpx  # for those who use callbacks
 
         from perdure.toolbox.builtin.fetch_webpage import certificates
-        from perdure.toolbox.web_guard import GuardedTransport
+        from perdure.toolbox.web_guard import ANY_PORT, PORTS, GuardedTransport, WebGuard
 
+        ports = ANY_PORT if callback.private else PORTS
+        guard = WebGuard(self._allowed_hosts, ports=ports, private=callback.private)
         try:
             async with (
-                asyncio.timeout(self._total_s),
+                asyncio.timeout(REPORT_S),
                 httpx.AsyncClient(
-                    transport=GuardedTransport(self._guard(callback.private), verify=certificates()),
-                    timeout=self._total_s,
+                    transport=GuardedTransport(guard, verify=certificates()),
+                    timeout=REPORT_S,
                     follow_redirects=False,
                     trust_env=False,
                     headers={"User-Agent": USER_AGENT},
@@ -53,14 +55,9 @@ class Reports:
             ):
                 return response.status_code
         except TimeoutError as error:
-            raise ToolError(f"there was no answer within {self._total_s:g} s") from error
+            raise ToolError(f"there was no answer within {REPORT_S:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ToolError(f"the report could not be sent: {str(error) or type(error).__name__}") from error
-
-    def _guard(self, private: bool) -> WebGuard:
-        from perdure.toolbox.web_guard import ANY_PORT, PORTS, WebGuard
-
-        return WebGuard(self._allowed_hosts, ports=ANY_PORT if private else PORTS, private=private)
 
 
 @dataclass(frozen=True, slots=True)

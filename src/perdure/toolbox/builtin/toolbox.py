@@ -16,7 +16,7 @@ from perdure.toolbox.builtin.index_output import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
-    from perdure.toolbox.builtin.index_output import LoadFile, OutputIndex
+    from perdure.toolbox.builtin.index_output import LoadFile
     from perdure.toolbox.builtin.web_search import WebSearch
 
 NO_TOOLS_IN_CODE = (
@@ -89,7 +89,10 @@ class Builtins:
             case "fetch_webpage":
                 return await self._pages.fetch(arguments)
             case "index_output":
-                return await self._outputs.index(arguments, owner=context.agent_id)
+                from perdure.toolbox.builtin.index_output import OutputIndex
+
+                outputs = OutputIndex(self._sandbox, lambda: self._pages, self._load_file, self._counter)
+                return await outputs.index(arguments, owner=context.agent_id)
             case "web_search":
                 return await self._search.search(arguments)
             case name:
@@ -101,12 +104,6 @@ class Builtins:
         from perdure.toolbox.web_guard import WebGuard
 
         return WebPages(WebGuard(self._web.allowed_hosts), self._converter)
-
-    @cached_property
-    def _outputs(self) -> OutputIndex:
-        from perdure.toolbox.builtin.index_output import OutputIndex
-
-        return OutputIndex(self._sandbox, lambda: self._pages, self._load_file, self._counter)
 
     @cached_property
     def _search(self) -> WebSearch:

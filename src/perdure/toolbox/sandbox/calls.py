@@ -10,9 +10,10 @@ import socket
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn, cast, get_args
+from typing import Any, cast, get_args
 
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.tools.arguments import refuse_constant
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
 from perdure.toolbox.sandbox.fork_server import CallExit, ForkServer
 from perdure.toolbox.sandbox.inside.frames import HEADER
@@ -38,13 +39,6 @@ def answer_bytes_max(job: SandboxJob) -> int:
     return 2 * job.limits.result_bytes + EXTRA_BYTES * (1 + len(blocks))
 
 
-def _answer_limits(job: SandboxJob) -> JsonLimits:
-    """The limits that an honest answer keeps: `to_json` has held its value to the same."""
-    return JsonLimits(
-        size_bytes=answer_bytes_max(job), depth=DEPTH_MAX + EXTRA_DEPTH, containers=CONTAINERS_MAX + EXTRA_CONTAINERS
-    )
-
-
 def output_bytes_max(limits: SandboxLimits) -> int:
     """How many bytes the code can print before `print` throws away the rest."""
     return limits.output_chars * BYTES_PER_CHARACTER + NOTICE_BYTES
@@ -60,8 +54,12 @@ def decode_output(data: bytes | bytearray, limits: SandboxLimits) -> str:
 
 def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
     """The result that an answer claims; an `error` if it is no answer."""
+    # An honest answer keeps these limits: `to_json` has held its value to the same.
+    limits = JsonLimits(
+        size_bytes=answer_bytes_max(job), depth=DEPTH_MAX + EXTRA_DEPTH, containers=CONTAINERS_MAX + EXTRA_CONTAINERS
+    )
     try:
-        claimed = parse_json(body, _answer_limits(job), parse_constant=_refuse_constant)
+        claimed = parse_json(body, limits, parse_constant=refuse_constant)
         status, error, frames = claimed["status"], claimed.get("error", ""), claimed.get("frames", [])
         if status not in _STATUSES or not isinstance(error, str):
             raise ValueError(status)
@@ -115,11 +113,6 @@ def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> S
         name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
         return SandboxResult(status="crash", error=f"its process crashed with {name}")
     return SandboxResult(status="crash", error=f"its process ended before it returned a result (exit code {code})")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinity. Raises: ValueError."""
-    raise ValueError(name)
 
 
 def _tool_frame(line: object, function: object, text: object) -> ToolFrame:
@@ -204,7 +197,7 @@ class PipeReader:
         return True
 
 
-class Call:
+class JobCall:
     """A process that is forked for one call, with its pipes. Raises: OSError: no more pipes can be opened."""
 
     def __init__(
@@ -320,15 +313,12 @@ class Call:
             try:
                 view = view[os.write(self._job_fd, view) :]
             except BlockingIOError:
-                await self._wait_until_writable()
-
-    async def _wait_until_writable(self) -> None:
-        writable = asyncio.Event()
-        self.server.loop.add_writer(self._job_fd, writable.set)
-        try:
-            await writable.wait()
-        finally:
-            self.server.loop.remove_writer(self._job_fd)
+                writable = asyncio.Event()
+                self.server.loop.add_writer(self._job_fd, writable.set)
+                try:
+                    await writable.wait()
+                finally:
+                    self.server.loop.remove_writer(self._job_fd)
 
 
 def _open_pipes(count: int) -> list[tuple[int, int]]:

@@ -206,7 +206,10 @@ class _IndexProxy:
         try:
             values = json.loads(text)
             settings = {name: values[name] for name in SETTING_NAMES}
-            self._upstream = _company_proxy(settings)
+            # The proxy that pip would use, from its settings or the environment.
+            proxies = urllib.request.getproxies_environment()
+            proxy = settings["proxy"] or proxies.get("https") or proxies.get("http") or proxies.get("all")
+            self._upstream = Upstream.parse(proxy) if proxy else None
             self._indexes = _index_hosts(settings)
         except (KeyError, TypeError, ValueError, httpx.InvalidURL) as error:
             raise InstallFailed(f"where pip looks can't be read: {error}") from None
@@ -246,13 +249,6 @@ def _index_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
             port = url.port or (443 if url.scheme == "https" else 80)
             hosts.append((url.raw_host.decode("ascii").strip("[]").rstrip(".").lower(), port))
     return hosts
-
-
-def _company_proxy(settings: Mapping[str, Any]) -> Upstream | None:
-    """The proxy that pip would use, from its settings or the environment. Raises: ValueError: not an address."""
-    proxies = urllib.request.getproxies_environment()
-    text = settings["proxy"] or proxies.get("https") or proxies.get("http") or proxies.get("all")
-    return Upstream.parse(text) if text else None
 
 
 def _read_report(report: Path) -> str:

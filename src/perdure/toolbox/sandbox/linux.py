@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import logging
 import platform
@@ -21,7 +20,7 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.scratch import scratch_folder
 from perdure.toolbox.sandbox.calls import (
-    Call,
+    JobCall,
     TooMuchOutput,
     answer_bytes_max,
     decode_output,
@@ -111,12 +110,15 @@ class LinuxSandbox:
         self._concurrency, self._network, self._unsafe = concurrency, network, unsafe
         self._private_hosts = tuple(private_hosts)
         self._memory_mb, self._processes, self._timeout_s = memory_mb, processes, timeout_s
+        # The folders of Perdure and of the packages that are installed beside it.
+        site = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+        site.add(Path(__file__).resolve().parents[3])
         self._settings = ServerSettings(
             python=python or sys.executable or "",
             user=user,
             namespaces=namespaces,
             landlock=landlock,
-            site=_site_folders(),
+            site=tuple(sorted(path for path in site if path.is_dir())),
             store=cache,
             slots=2 * concurrency,
             memory_bytes=concurrency * (memory_mb + SandboxLimits().disk_mb) * MEBIBYTE + SERVER_BYTES,
@@ -297,7 +299,7 @@ class LinuxSandbox:
             call.close()
 
     @asynccontextmanager
-    async def _proxy(self, call: Call, hosts: Sequence[str]) -> AsyncIterator[None]:
+    async def _proxy(self, call: JobCall, hosts: Sequence[str]) -> AsyncIterator[None]:
         """Serve the proxy through which a call reaches these hosts; without hosts there is none."""
         if not hosts:
             yield
@@ -317,7 +319,7 @@ class LinuxSandbox:
             return f"{error}: {CONFINED}"
         return error
 
-    async def _exchange(self, call: Call, job: SandboxJob, lines: Callable[[str], None] | None) -> SandboxResult:
+    async def _exchange(self, call: JobCall, job: SandboxJob, lines: Callable[[str], None] | None) -> SandboxResult:
         """Send a job to its process, and wait for the answer or the end."""
         limits = job.limits
         try:
@@ -344,7 +346,7 @@ class LinuxSandbox:
             error = f"it printed more than {OUTPUT_BYTES_MAX:,} bytes, and was stopped"
             return SandboxResult(status="crash", error=error)
 
-    async def _fork(self, server: ForkServer, job: SandboxJob, packages: str | None, *, check: bool = False) -> Call:
+    async def _fork(self, server: ForkServer, job: SandboxJob, packages: str | None, *, check: bool = False) -> JobCall:
         """Start the process of a job, in a slot that it holds until it ends. Raises: OSError: no pipes are left.
 
         Args:
@@ -360,18 +362,18 @@ class LinuxSandbox:
             "packages": packages,
             "check": check,
         }
-        slot = await self._places.claim_slot()
+        slot = await self._places.free_slots.get()
         try:
-            call = Call(server, slot, answer_bytes_max(job), output_bytes_max(limits), network=network)
+            call = JobCall(server, slot, answer_bytes_max(job), output_bytes_max(limits), network=network)
             try:
                 await call.fork(request)
             except BaseException:
                 call.close()
                 raise
         except BaseException:
-            self._places.release_slot(slot)
+            self._places.free_slots.put_nowait(slot)
             raise
-        call.exit.add_done_callback(lambda _: self._places.release_slot(slot))
+        call.exit.add_done_callback(lambda _: self._places.free_slots.put_nowait(slot))
         return call
 
     async def _drop_server(self) -> None:
@@ -386,7 +388,7 @@ class LinuxSandbox:
         self._places = Places(self._concurrency, self._settings.slots)
 
 
-async def _cage_problem(call: Call) -> str:
+async def _cage_problem(call: JobCall) -> str:
     """Wait until the call's process is in its cage. Returns why it can't be; empty if all is well."""
     body = await call.read_frame(output_max=OUTPUT_BYTES_MAX)
     if body is None:
@@ -396,7 +398,7 @@ async def _cage_problem(call: Call) -> str:
     return "" if message["status"] == "ready" else str(message["error"])
 
 
-def _read_stderr(call: Call) -> str:
+def _read_stderr(call: JobCall) -> str:
     call.stderr.read_available()
     return decode_output(call.stderr.data, SandboxLimits())
 
@@ -415,11 +417,3 @@ def _job_data(job: SandboxJob) -> dict[str, Any]:
         "output_chars": limits.output_chars,
         "limits": {**asdict(limits), "cpu_s": limits.wall_s if limits.cpu_s is None else limits.cpu_s},
     }
-
-
-@functools.cache
-def _site_folders() -> tuple[Path, ...]:
-    """The folders of Perdure and of the packages that are installed beside it."""
-    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-    paths = {*installed, Path(__file__).resolve().parents[3]}
-    return tuple(sorted(path for path in paths if path.is_dir()))

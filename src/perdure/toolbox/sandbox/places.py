@@ -23,9 +23,9 @@ class Places:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by owner, of jobs that wait
         self._turns = 0
         self._last_turn: dict[str, int] = {}  # of owners who hold a place or wait for one
-        self._free_slots: asyncio.Queue[int] = asyncio.Queue()
+        self.free_slots: asyncio.Queue[int] = asyncio.Queue()
         for slot in range(slots):
-            self._free_slots.put_nowait(slot)
+            self.free_slots.put_nowait(slot)
 
     @asynccontextmanager
     async def claim(self, owner: str) -> AsyncIterator[None]:
@@ -45,13 +45,6 @@ class Places:
             yield
         finally:
             self._release(owner)
-
-    async def claim_slot(self) -> int:
-        """The number of a free slot, as soon as there is one."""
-        return await self._free_slots.get()
-
-    def release_slot(self, slot: int) -> None:
-        self._free_slots.put_nowait(slot)
 
     def _assign_places(self) -> None:
         """Give free places to the jobs whose turn it is."""

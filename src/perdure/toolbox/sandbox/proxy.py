@@ -101,7 +101,6 @@ class ForwardProxy:
         await end_tasks(*self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client connection."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -259,7 +258,6 @@ async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
 
 
 def _response(status: int, text: str) -> bytes:
-    """An HTTP response of the proxy itself."""
     body = f"{text}\n".encode()
     reason = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
     head = f"HTTP/1.1 {status} {reason.get(status, 'Service Unavailable')}\r\nContent-Type: text/plain\r\n"

@@ -77,13 +77,11 @@ class Requirements:
         # The name is the same for the same set, interpreter and processor.
         facts = [LAYOUT, list(requirements), sys.implementation.cache_tag, sysconfig.get_platform()]
         name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-        try:
-            await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
-            lock = SetLock(self._cache, name)
-        except OSError as error:
-            raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
+        lock: SetLock | None = None
         try:
             try:
+                await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
+                lock = SetLock(self._cache, name)
                 if not self._share(lock, name):
                     await self._wait_for_set(requirements, name, lock, owner, progress or (lambda line: None))
                 lock.touch()
@@ -91,7 +89,8 @@ class Requirements:
                 raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
             yield name
         finally:
-            lock.close()
+            if lock is not None:
+                lock.close()
 
     def _share(self, lock: SetLock, name: str) -> bool:
         """Share the lock of a set. False: it is being installed, or not there."""

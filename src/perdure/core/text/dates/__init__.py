@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from perdure.core.text.dates.calendar import EARLIEST, LATEST
-from perdure.core.text.dates.spans import SPANS_MAX, Span, spans
+from perdure.core.text.dates.spans import SPANS_MAX, TimeSpan, spans
 
-__all__ = ["EARLIEST", "LATEST", "SPANS_MAX", "Span", "spans"]
+__all__ = ["EARLIEST", "LATEST", "SPANS_MAX", "TimeSpan", "spans"]

@@ -123,7 +123,7 @@ class Phrase:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class DateRule:
     """A pattern, tried when one of its heads is among the query's words and characters; "0" stands for any digit."""
 
     kind: str
@@ -143,7 +143,7 @@ class Rule:
 class _Match:
     """A match of a rule. The method named by the rule's kind returns its phrase; None if it is no date."""
 
-    def __init__(self, match: re.Match[str], rule: Rule) -> None:
+    def __init__(self, match: re.Match[str], rule: DateRule) -> None:
         self._match, self._tables = match, rule.language.tables
         self._spaces = not rule.language.signs
         self._groups = {**rule.values, **{name: text for name, text in match.groupdict().items() if text}}
@@ -180,7 +180,6 @@ class _Match:
         return self._phrase(lambda clock: calendar.rolling(clock, most if most > 0 else least, name))
 
     def weekday(self) -> Phrase:
-        """Return the phrase of a weekday."""
         number, shift, week = self._number("weekday", "weekday_short") or 0, self._shift(), self._number("week")
         if "units" in self._groups:
             shift, week = None, shift or 0
@@ -266,7 +265,6 @@ class _Match:
     def _phrase(
         self, resolve: Resolve, needs: Needs = "nothing", *, floating: bool = False, weekday: bool = False
     ) -> Phrase:
-        """Return the phrase of this match."""
         needs = cast(Needs, self._groups.get("needs", needs))
         return Phrase(*self._match.span(), resolve, needs, floating, weekday)
 
@@ -322,24 +320,24 @@ def _every(category: str) -> frozenset[str]:
 
 
 @functools.cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[DateRule, ...]:
     """Build the rules of all languages."""
     return tuple(_rule(language, *row) for language in LANGUAGES for row in language.rules)
 
 
-def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> Rule:
+def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> DateRule:
     """Build a rule: its pattern, and the words that it needs."""
     for name, expansion in (_SPACELESS_NAMES if language.signs else _SPACED_NAMES).items():
         pattern = pattern.replace(name, expansion)
     source = _NAME.sub(lambda name: _words_of(language, *name.groups()), pattern)
     if language.signs:
-        return Rule(kind, language, values, language.signs, source)
+        return DateRule(kind, language, values, language.signs, source)
     category = next((name for name in _HEADS if "{" + name in pattern), "")
     heads = {max(_WORD.findall(word), key=len) for word in language.tables.get(category, ())} or {"0"}
     spaced = source.replace(" ", r"\s{1,3}")
     # Whole words; scripts without spaces may stand next to them.
     bounded = rf"(?<![{_LETTERS}.,:/$€£¥#@+])(?<![0-9]-)(?:{spaced})(?![{_LETTERS}€%]|[.,:/-][0-9])"
-    return Rule(kind, language, values, frozenset(heads), bounded)
+    return DateRule(kind, language, values, frozenset(heads), bounded)
 
 
 def _words_of(language: Language, plain: str, category: str, chosen: str | None) -> str:

@@ -22,7 +22,7 @@ _AROUND = 48  # characters that are read on either side of a phrase
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of time that a query names.
 
     Args:
@@ -38,7 +38,7 @@ class Span:
     last: int
 
 
-def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[Span, ...]:
+def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[TimeSpan, ...]:
     """Find the dates and periods that `text` names, in the order of the text, at most `SPANS_MAX`.
 
     English, Chinese, Japanese, Korean; the plain cases of German, French, Spanish and Italian. Weeks begin on Monday.
@@ -57,7 +57,7 @@ def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[Spa
     for phrase in phrases:
         period = _resolve(phrase.resolve, clock)
         if period is not None:
-            found.append(Span(*period, text[phrase.first : phrase.last], phrase.first, phrase.last))
+            found.append(TimeSpan(*period, text[phrase.first : phrase.last], phrase.first, phrase.last))
     return tuple(found[:SPANS_MAX])
 
 
@@ -96,8 +96,6 @@ def _find_phrases(folded: str) -> list[Phrase]:
         heads.add("0")
     if not folded.isascii():
         heads.update(folded)
-    if heads.isdisjoint(_heads()):
-        return []
     found = [phrase for rule in rules() if not heads.isdisjoint(rule.heads) for phrase in rule.phrases(folded)]
     found.sort(key=lambda phrase: (phrase.first, -phrase.last))
     apart: list[Phrase] = []
@@ -105,12 +103,6 @@ def _find_phrases(folded: str) -> list[Phrase]:
         if not apart or phrase.first >= apart[-1].last:
             apart.append(phrase)
     return apart
-
-
-@functools.cache
-def _heads() -> frozenset[str]:
-    """Return the heads of all rules."""
-    return frozenset().union(*(rule.heads for rule in rules()))
 
 
 def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:
@@ -272,7 +264,6 @@ def _range(phrase: Phrase, after: Phrase) -> Resolve:
 
 
 def _day(edge: date) -> date:
-    """Return the day of an edge."""
     return edge.date() if isinstance(edge, datetime) else edge
 
 

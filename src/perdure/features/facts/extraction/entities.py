@@ -16,7 +16,7 @@ from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments
 from perdure.features.facts.extraction.grounds import FIRST_PERSON, speaker_of
 from perdure.features.facts.units.graphs import GENERAL_TYPE, VAGUE_TYPES, NewEntity, type_fits
-from perdure.features.facts.values.extraction import USER, Batch, ExtractedEntity, Extraction
+from perdure.features.facts.values.extraction import USER, ExtractedEntity, Extraction, ReadBatch
 from perdure.features.facts.values.facts import Entity
 
 ENTITIES_MAX = 50
@@ -49,7 +49,7 @@ class Entities:
         return None if key in self.ambiguous else self.places.get(key)
 
 
-def valid_entities(batch: Batch, extraction: Extraction, dropped: Counter[str]) -> Entities:
+def valid_entities(batch: ReadBatch, extraction: Extraction, dropped: Counter[str]) -> Entities:
     """Return the entities that may be stored, the speakers first, each with the known entity that it is."""
     valid: list[NewEntity] = []
     relations = {fact.relation.replace("_", " ").casefold() for fact in extraction.facts}
@@ -97,7 +97,7 @@ def names_of(entity: Entity) -> Iterator[str]:
     yield from map(name_key, entity.aliases)
 
 
-def _reason_to_drop(batch: Batch, one: ExtractedEntity, name: str) -> str:
+def _reason_to_drop(batch: ReadBatch, one: ExtractedEntity, name: str) -> str:
     """Return why an entity can't be stored; empty: it can."""
     if not name or len(name) > NAME_MAX_CHARS or not any(map(str.isalnum, name)):
         return "no name"
@@ -111,7 +111,7 @@ def _reason_to_drop(batch: Batch, one: ExtractedEntity, name: str) -> str:
     return "date" if any(len(span.text) >= len(name) for span in dates) else ""
 
 
-def _may_be(batch: Batch, known: Entity, one: ExtractedEntity, name: str) -> bool:
+def _may_be(batch: ReadBatch, known: Entity, one: ExtractedEntity, name: str) -> bool:
     """Return whether an extracted entity can be this known one: it has its name, or a trusted turn says the new one."""
     if not type_fits(known.type, one.type):
         return False
@@ -120,13 +120,13 @@ def _may_be(batch: Batch, known: Entity, one: ExtractedEntity, name: str) -> boo
     return is_said(batch, name)
 
 
-def is_said(batch: Batch, name: str) -> bool:
+def is_said(batch: ReadBatch, name: str) -> bool:
     """Return whether a trusted turn has this name, or is spoken by it."""
     said = (turn for turn in (*batch.context, *batch.turns) if turn.trust in TRUSTED)
     return any(name_key(name) in name_key(f"{turn.speaker} {turn.text}") for turn in said)
 
 
-def _build(batch: Batch, one: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
+def _build(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
     """Return an entity to store, without what may not be stored."""
     place = one.known
     if place is None:  # a speaker who says a name for the first time is nobody who has it already
@@ -149,7 +149,7 @@ def _build(batch: Batch, one: ExtractedEntity, extraction: Extraction, dropped: 
     )
 
 
-def _resolve(batch: Batch, one: ExtractedEntity, extraction: Extraction) -> int | None:
+def _resolve(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction) -> int | None:
     """Return the place of the known entity that has this name: the only one, or of several the only one that a known
     fact connects with another entity of the extraction. None: there is none."""
     found = [
@@ -177,7 +177,9 @@ def _resolve(batch: Batch, one: ExtractedEntity, extraction: Extraction) -> int 
     return near[0] if len(near) == 1 else 0
 
 
-def _attributes(batch: Batch, one: ExtractedEntity, known: Entity | None, dropped: Counter[str]) -> Mapping[str, Any]:
+def _attributes(
+    batch: ReadBatch, one: ExtractedEntity, known: Entity | None, dropped: Counter[str]
+) -> Mapping[str, Any]:
     """Return the attributes that fit the schema of the entity's type, each checked alone."""
     schema = batch.schema.entity_types.get(known.type if known else one.type) or {}
     properties = schema.get("properties") or {}
@@ -202,7 +204,7 @@ def _clean(value: Any) -> Any:
     return [_clean(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _with_speakers(batch: Batch, entities: Sequence[NewEntity]) -> list[NewEntity]:
+def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewEntity]:
     """Return the entities with the users who speak before the others, also those that the extractor left out."""
     first: list[NewEntity] = []
     rest = list(entities)
@@ -229,7 +231,7 @@ def _with_speakers(batch: Batch, entities: Sequence[NewEntity]) -> list[NewEntit
     return first + rest
 
 
-def _person(batch: Batch) -> str:
+def _person(batch: ReadBatch) -> str:
     """Return the type of a speaker: Person, or what the graph has in its place."""
     types = list(batch.schema.entity_types)
     return "Person" if "Person" in types or not types else types[0]

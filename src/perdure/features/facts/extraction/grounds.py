@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from perdure.core.sources import TRUSTED
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.text.words import STOP_WORDS, stems
-from perdure.features.facts.values.extraction import USER, Batch, Turn
-from perdure.providers.extractive.kin import KIN
+from perdure.features.facts.values.extraction import USER, ReadBatch, SpokenTurn
+from perdure.providers.extractive.language import KIN
 
 FIRST_PERSON = frozenset(map(name_key, ("I", "me", "myself", USER, "the user", "speaker", "我", "本人", "用户")))
 _LATIN_KIN, _OTHER_KIN = ("|".join(word for word in KIN if word.isascii() == ascii) for ascii in (True, False))
@@ -34,7 +34,7 @@ class Said:
     kin: frozenset[str]
 
     @classmethod
-    def of(cls, batch: Batch) -> Said:
+    def of(cls, batch: ReadBatch) -> Said:
         """Return what is said in a batch."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
@@ -59,7 +59,7 @@ class Said:
         return any(token[:size] == word[:size] for word, size in sizes)
 
 
-def speaker_of(turns: Sequence[Turn]) -> str | None:
+def speaker_of(turns: Sequence[SpokenTurn]) -> str | None:
     """Return who the first person is in what these turns say; None: nobody in particular."""
     speakers = {turn.speaker for turn in turns if turn.is_user and turn.trust in TRUSTED}
     return speakers.pop() if len(speakers) == 1 else None

@@ -27,12 +27,12 @@ from perdure.features.facts.units.graphs import ALIASES_MAX
 from perdure.features.facts.values.extraction import (
     NO_ANSWER,
     USER,
-    Batch,
     CommunityFacts,
     ExtractedEntity,
     ExtractedFact,
     Extraction,
-    Turn,
+    ReadBatch,
+    SpokenTurn,
 )
 
 OUTPUT_TOKENS = 4_000
@@ -63,7 +63,7 @@ class ModelExtractor:
     def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
         self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         """Raises: ModelError."""
         extraction, said = await self._read(batch), Said.of(batch)
         names = {
@@ -77,7 +77,7 @@ class ModelExtractor:
         dropped[NOT_SAID] += len(extraction.facts) - len(facts)
         return replace(extraction, facts=facts, model=self.handle, dropped=+dropped)
 
-    async def _read(self, batch: Batch) -> Extraction:
+    async def _read(self, batch: ReadBatch) -> Extraction:
         """Return what the model finds; where its answer breaks off, of fewer turns. Raises: ModelError."""
         text = render_batch(batch)
         answer, extraction = await self._ask(batch, [("user", text)])
@@ -110,7 +110,7 @@ class ModelExtractor:
         }
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
-    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
+    async def _ask(self, batch: ReadBatch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
         """Return the text of the model's answer, and what it says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
         request = self._request(system, turns, "extraction", answer_schema(batch))
@@ -152,7 +152,7 @@ class ModelExtractor:
         return text_of(work.reply.parts), work.reply
 
 
-def render_batch(batch: Batch) -> str:
+def render_batch(batch: ReadBatch) -> str:
     """Return what the model reads: types, what is known, earlier turns, and the numbered turns."""
     names = {entity.seq: entity.name for entity in batch.entities}
     home = batch.turns[0].occurred_at.tzinfo if batch.turns else UTC
@@ -199,7 +199,7 @@ def parse_extraction(answer: str) -> Extraction:
     )
 
 
-def answer_schema(batch: Batch) -> Mapping[str, Any]:
+def answer_schema(batch: ReadBatch) -> Mapping[str, Any]:
     """Return the JSON schema of an answer."""
     name, text = ({"type": "string", "maxLength": most} for most in (NAME_CHARS, TEXT_CHARS))
     number = {"type": ["integer", "null"]}
@@ -273,7 +273,7 @@ def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any]
     return next(filter(None, inner), None)
 
 
-def _rest(batch: Batch, extraction: Extraction) -> Sequence[Batch]:
+def _rest(batch: ReadBatch, extraction: Extraction) -> Sequence[ReadBatch]:
     """Return what to ask for again, in fewer turns each, after an answer that broke off: the turns of which it says
     nothing, and the last of which it does. If that is all of them, each half; nothing of a single one."""
     turns = batch.turns
@@ -387,7 +387,7 @@ def _section(name: str, lines: Sequence[str]) -> str:
     return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
 
 
-def _line(turn: Turn) -> str:
+def _line(turn: SpokenTurn) -> str:
     """Return a turn with its speaker and time."""
     return f"[{_time(turn.occurred_at, turn.occurred_at.tzinfo)}] {turn.speaker}: {turn.text}"
 

@@ -15,7 +15,7 @@ from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.entities import ENTITIES_MAX, is_said, names_of
 from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import type_fits
-from perdure.features.facts.values.extraction import Batch, ExtractedEntity, Extraction
+from perdure.features.facts.values.extraction import ExtractedEntity, Extraction, ReadBatch
 from perdure.features.facts.values.facts import Entity, Graph
 from perdure.storage.tx import Tx
 
@@ -34,7 +34,7 @@ APART_TYPES = frozenset({"Person"})
 _NUMBER = re.compile(r"\d+")
 
 
-async def show_near(ports: Ports, graph: Graph, batch: Batch) -> Batch:
+async def show_near(ports: Ports, graph: Graph, batch: ReadBatch) -> ReadBatch:
     """Return the batch with the known entities that are near to its turns. Raises: NotFound, StoreError."""
     found = await ports.search.nearest(graph.entity_archive_id, [turn.text for turn in batch.turns], limit=NEAREST)
     near: dict[int, float] = {}
@@ -49,8 +49,8 @@ async def show_near(ports: Ports, graph: Graph, batch: Batch) -> Batch:
 
 
 async def find_same(
-    ports: Ports, graph: Graph, batch: Batch, extraction: Extraction, *, shown: bool
-) -> tuple[Batch, Extraction]:
+    ports: Ports, graph: Graph, batch: ReadBatch, extraction: Extraction, *, shown: bool
+) -> tuple[ReadBatch, Extraction]:
     """Return the batch and the extraction, in which new names that mean known entities name these.
 
     Args:
@@ -110,7 +110,7 @@ async def _same(ports: Ports, candidates: Mapping[str, Sequence[Entity]]) -> Map
     return same
 
 
-def _new_entities(tx: Tx, graph: Graph, batch: Batch, extraction: Extraction) -> Sequence[ExtractedEntity]:
+def _new_entities(tx: Tx, graph: Graph, batch: ReadBatch, extraction: Extraction) -> Sequence[ExtractedEntity]:
     """Return the extracted entities with names that nothing known has, and no speaker."""
     speakers = {name_key(turn.speaker) for turn in batch.turns}
     some = [

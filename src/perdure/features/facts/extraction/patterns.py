@@ -18,16 +18,15 @@ from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
 from perdure.features.facts.values.extraction import (
     USER,
-    Batch,
     Decision,
     ExtractedEntity,
     ExtractedFact,
     Extraction,
-    Turn,
+    ReadBatch,
+    SpokenTurn,
 )
 from perdure.features.facts.values.facts import Entity
-from perdure.providers.extractive.kin import KIN
-from perdure.providers.extractive.language import asks, language_of, load_table
+from perdure.providers.extractive.language import KIN, asks, language_of, load_table
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
     NAME,
@@ -130,7 +129,7 @@ _SENTENCES: Final[Mapping[str, Sequence[str]]] = load_table("phrases")["of_relat
 class PatternExtractor:
     """`Extractor` by patterns, in English and Chinese, of what users say. Equal batches give equal answers."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         """Raise nothing, whatever the batch holds."""
         return _Extraction(batch).run()
 
@@ -138,7 +137,7 @@ class PatternExtractor:
 class _Extraction:
     """One extraction, turn by turn."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: ReadBatch) -> None:
         self._batch = batch
         self._entities: dict[str, ExtractedEntity] = {}
         self._facts: list[ExtractedFact] = []
@@ -155,7 +154,7 @@ class _Extraction:
     def run(self) -> Extraction:
         """Extract from all turns of users."""
         people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
-        found: list[tuple[Turn, Statement]] = []
+        found: list[tuple[SpokenTurn, Statement]] = []
         before: list[str] = []
         for turn in (*self._batch.context, *self._batch.turns):
             if turn.is_user and turn in self._batch.turns:
@@ -183,7 +182,7 @@ class _Extraction:
             aliases = tuple(one for one in (*entity.aliases, entity.name) if one.casefold() != name.casefold())
             self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
 
-    def _add(self, turn: Turn, statement: Statement) -> None:
+    def _add(self, turn: SpokenTurn, statement: Statement) -> None:
         """Add what a statement says."""
         subject = self._entity(statement.subject or turn.speaker, "Person")
         if not statement.object:
@@ -287,7 +286,7 @@ def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision
     return "SUPERSEDE" if relation == OPPOSITES.get(statement.relation) and same_object else None
 
 
-def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> str:
+def _sentence(turn: SpokenTurn, statement: Statement, subject: str, object_: str) -> str:
     """Return the fact in words, in the language of the turn."""
     chinese = language_of(turn.text) == "zh"
     form, names = _SENTENCES.get(statement.relation, _SENTENCES["kin"]), (subject, object_)
@@ -301,7 +300,7 @@ def _iso(time: datetime | None, now: datetime) -> str | None:
     return None if time is None else local(time, now.tzinfo or UTC).isoformat()
 
 
-def _names(batch: Batch) -> Iterator[tuple[int, Entity, str]]:
+def _names(batch: ReadBatch) -> Iterator[tuple[int, Entity, str]]:
     """Yield place, entity and name of all names of known entities."""
     for place, entity in enumerate(batch.entities, 1):
         for name in dict.fromkeys((entity.name, *entity.aliases)):

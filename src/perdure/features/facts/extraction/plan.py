@@ -7,7 +7,7 @@ the turns don't have, or holds what must not be remembered is dropped and counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import get_args
@@ -18,7 +18,7 @@ from perdure.core.text.forms import match_form, name_key
 from perdure.features.facts.extraction.entities import Entities, valid_entities
 from perdure.features.facts.extraction.times import DAY, better_times, parse_time, says_time
 from perdure.features.facts.units.graphs import NewEntity
-from perdure.features.facts.values.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
+from perdure.features.facts.values.extraction import Decision, ExtractedFact, Extraction, ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import RELATION, Fact, FactRule
 
 FACTS_MAX = 100
@@ -28,7 +28,7 @@ TEXT_MAX_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
-    """A valid fact. `subject` and `object` are places in `Plan.entities`; `known` is the fact that the decision is
+    """A valid fact. `subject` and `object` are places in `FactPlan.entities`; `known` is the fact that the decision is
     about, `earlier` the number of one that other turns of the batch say; `turns` are the numbers of the turns that say
     it, `number` is its own in the answer."""
 
@@ -49,7 +49,7 @@ class PlannedFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class FactPlan:
     """What to store: entities, facts, and how often something was dropped, by reason."""
 
     entities: Sequence[NewEntity] = ()
@@ -57,7 +57,7 @@ class Plan:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def plan_extraction(batch: Batch, extraction: Extraction) -> Plan:
+def plan_extraction(batch: ReadBatch, extraction: Extraction) -> FactPlan:
     """Validate an extraction and return what it changes."""
     dropped: Counter[str] = Counter(extraction.dropped)
     draft = _Draft(batch, valid_entities(batch, extraction, dropped))
@@ -65,15 +65,21 @@ def plan_extraction(batch: Batch, extraction: Extraction) -> Plan:
         if reason := draft.add(number, extracted):
             dropped[reason] += 1
     dropped["too many facts"] += max(0, len(extraction.facts) - FACTS_MAX)
-    return _used_entities(
-        draft.entities.items, draft.facts, {reason: count for reason, count in dropped.items() if count}
+    used = {
+        place
+        for place, one in enumerate(draft.entities.items)
+        if one.known or (one.is_new_name and not draft.facts)  # without any fact a new name is kept by itself
+    }
+    plan = FactPlan(
+        entities=draft.entities.items, dropped={reason: count for reason, count in dropped.items() if count}
     )
+    return with_facts(plan, draft.facts, used)
 
 
 class _Draft:
     """The facts of a plan while they are added, in the order of the answer. A later one may change an earlier one."""
 
-    def __init__(self, batch: Batch, entities: Entities) -> None:
+    def __init__(self, batch: ReadBatch, entities: Entities) -> None:
         self.entities = entities
         self._batch = batch
         self._facts: dict[int, PlannedFact] = {}
@@ -149,7 +155,7 @@ class _Draft:
         return ""
 
 
-def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> str:
+def _reason_to_drop(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> str:
     """Return why a fact can't be stored; empty: it can."""
     subject, object_ = entities.find(fact.subject), entities.find(fact.object)
     if subject is None or object_ is None:
@@ -174,7 +180,7 @@ def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> st
     return ""
 
 
-def _reason_of_type(batch: Batch, name: str | None, ends: tuple[NewEntity, NewEntity]) -> str:
+def _reason_of_type(batch: ReadBatch, name: str | None, ends: tuple[NewEntity, NewEntity]) -> str:
     """Return why a fact can't have this type: it is unknown, or its signature is of other entities."""
     if name is None:
         return ""
@@ -186,7 +192,7 @@ def _reason_of_type(batch: Batch, name: str | None, ends: tuple[NewEntity, NewEn
     return "" if types == [type_.subject_type, type_.object_type] else "entities are not of the fact type"
 
 
-def _reason_of_known(batch: Batch, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> str:
+def _reason_of_known(batch: ReadBatch, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> str:
     """Return why a decision can't be carried out: it names no fact, one that is not there, or one of others."""
     if (fact.decision == "ADD") != (fact.known is None and fact.replaces is None):
         return "unknown fact"
@@ -211,7 +217,7 @@ def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, Ne
     return bool(conditions) and all(conditions)
 
 
-def _plan_fact(batch: Batch, fact: ExtractedFact, entities: Entities) -> PlannedFact | str:
+def _plan_fact(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> PlannedFact | str:
     """Return a fact with parsed times, or why it is dropped: it claims a time that its turns don't have."""
     turns = [batch.turns[number - 1] for number in fact.turns]
     valid_at, invalid_at = (parse_time(time, turns[0].occurred_at) for time in (fact.valid_at, fact.invalid_at))
@@ -244,7 +250,7 @@ def _plan_fact(batch: Batch, fact: ExtractedFact, entities: Entities) -> Planned
     return planned
 
 
-def _compare(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
+def _compare(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
     """Return the decision that fits what is known: what is known already gains a source, or an end; what only an
     untrusted source said gains the trust of one that says it too."""
     same = planned.known if planned.decision == "NONE" else None
@@ -256,7 +262,7 @@ def _compare(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity]) 
     return replace(planned, decision="UPDATE" if more and planned.trust in TRUSTED else "NONE", known=same)
 
 
-def _known_same(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity]) -> Fact | None:
+def _known_same(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> Fact | None:
     """Return the known fact that says the same of the same time, if there is one."""
     ends = entities[planned.subject].known, entities[planned.object].known
     for fact in batch.facts:
@@ -270,7 +276,7 @@ def _known_same(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity
     return None
 
 
-def _trust(batch: Batch, turns: Sequence[Turn], object_: NewEntity) -> TrustLabel:
+def _trust(batch: ReadBatch, turns: Sequence[SpokenTurn], object_: NewEntity) -> TrustLabel:
     """Return the trust of a fact: the least of the turns that say it. What only an untrusted turn of the batch names
     has that turn's trust, whichever turns the extractor lists."""
     for turn in turns:
@@ -285,22 +291,21 @@ def _trust(batch: Batch, turns: Sequence[Turn], object_: NewEntity) -> TrustLabe
     return "user" if any(turn.trust == "user" for turn in turns) else turns[0].trust
 
 
-def _names(turn: Turn, names: Sequence[str]) -> bool:
+def _names(turn: SpokenTurn, names: Sequence[str]) -> bool:
     """Return whether a turn's text has one of these names."""
     text = name_key(turn.text)
     return any(name in text for name in names)
 
 
-def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], dropped: Mapping[str, int]) -> Plan:
-    """Return the plan without new entities that no fact names, but for one with a new name if there are no facts."""
-    used = {place for fact in facts for place in (fact.subject, fact.object)}
-    used |= {place for place, one in enumerate(entities) if one.known or (one.is_new_name and not facts)}
-    places = {place: index for index, place in enumerate(sorted(used))}
+def with_facts(plan: FactPlan, facts: Sequence[PlannedFact], used: Collection[int] = ()) -> FactPlan:
+    """Return the plan with these facts, and of its entities those that they name and those at the places `used`."""
+    named = {place for fact in facts for place in (fact.subject, fact.object)}
+    places = {place: index for index, place in enumerate(sorted(named.union(used)))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
-    return Plan(entities=[entities[place] for place in places], facts=moved, dropped=dropped)
+    return replace(plan, entities=[plan.entities[place] for place in places], facts=moved)
 
 
-def with_name_alone(batch: Batch, plan: Plan) -> Plan:
+def with_name_alone(batch: ReadBatch, plan: FactPlan) -> FactPlan:
     """Return the plan with the name that its speaker says and nothing else as a fact."""
     for place, one in enumerate(plan.entities):
         turns = [turn for turn in batch.turns if turn.is_user and name_key(one.name) in name_key(turn.text)]

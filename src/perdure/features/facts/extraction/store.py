@@ -15,7 +15,7 @@ from perdure.core.passages import Passage
 from perdure.core.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
 from perdure.engine.reading import Reading
-from perdure.features.facts.extraction.plan import Plan, PlannedFact, with_name_alone
+from perdure.features.facts.extraction.plan import FactPlan, PlannedFact, with_facts, with_name_alone
 from perdure.features.facts.extraction.times import better_times
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
@@ -41,7 +41,7 @@ SAME_MAX = 100
 
 
 def store_plan(
-    tx: Tx, loaded: LoadedBatch, plan: Plan, *, extraction: Extraction, ids: Ids, at: datetime
+    tx: Tx, loaded: LoadedBatch, plan: FactPlan, *, extraction: Extraction, ids: Ids, at: datetime
 ) -> Sequence[Fact] | None:
     """Store a plan and mark its batch as extracted; return the facts that are new. None: nothing happens, because
     another process has stored the batch, or what the extractor was shown has changed.
@@ -85,23 +85,16 @@ def store_plan(
     return storing.end(added)
 
 
-def _within_policy(loaded: LoadedBatch, plan: Plan) -> Plan:
+def _within_policy(loaded: LoadedBatch, plan: FactPlan) -> FactPlan:
     """The plan without the facts that the agent's policy keeps out, which are counted."""
     kept = [planned for planned in plan.facts if loaded.policy != "block" or planned.trust not in OUTSIDE]
     if not (left_out := len(plan.facts) - len(kept)):
         return plan
-    used = sorted({place for planned in kept for place in (planned.subject, planned.object)})
-    places = {place: new for new, place in enumerate(used)}  # an entity is kept with a fact about it
-    return replace(
-        plan,
-        entities=[plan.entities[place] for place in used],
-        facts=[replace(one, subject=places[one.subject], object=places[one.object]) for one in kept],
-        dropped={**plan.dropped, "from outside": left_out},
-    )
+    return replace(with_facts(plan, kept), dropped={**plan.dropped, "from outside": left_out})
 
 
 def _writes_of(
-    loaded: LoadedBatch, plan: Plan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
+    loaded: LoadedBatch, plan: FactPlan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
 ) -> Sequence[MemoryWrite]:
     """The sources of the episodes that support facts of the plan."""
     if loaded.policy == "allow":

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
-from perdure.features.facts.values.extraction import Turn
+from perdure.features.facts.values.extraction import SpokenTurn
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
@@ -51,7 +51,7 @@ def better_times(
     return valid_at or (before[0] if fits else None), end
 
 
-def says_time(turn: Turn, time: datetime) -> bool:
+def says_time(turn: SpokenTurn, time: datetime) -> bool:
     """Return whether a turn says a time, give or take a day for time zones: its own time, a day in its text, the
     beginning or end of a longer period, the first day of a year, or as long ago as it says."""
     now = turn.occurred_at

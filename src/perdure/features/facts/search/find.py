@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.passages import PassageFilter
-from perdure.core.text.dates import Span, spans
+from perdure.core.text.dates import TimeSpan, spans
 from perdure.features.facts.search.columns import FactColumns, load_fact_columns
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.known import known_entities
@@ -123,7 +123,7 @@ def texts_with_names(text: str) -> Sequence[str]:
     return [USER_NAME, text] if role_meant(text) == USER else [text]
 
 
-def _true_in(columns: FactColumns, rows: NDArray[np.int64], named: Sequence[Span]) -> NDArray[np.bool_]:
+def _true_in(columns: FactColumns, rows: NDArray[np.int64], named: Sequence[TimeSpan]) -> NDArray[np.bool_]:
     """Return (rows) which facts were true at one of these times, as far as their beginning or end is known."""
     valid, invalid = columns.valid_at[rows], columns.invalid_at[rows]
     then = np.zeros(len(rows), np.bool_)

@@ -29,8 +29,8 @@ from perdure.features.facts.units.turns import (
     turn_sources,
     user_name,
 )
-from perdure.features.facts.values.extraction import Batch
-from perdure.features.facts.values.facts import Episode, Graph
+from perdure.features.facts.values.extraction import ReadBatch
+from perdure.features.facts.values.facts import Episode, Graph, ScopePairs
 from perdure.features.facts.values.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
@@ -59,7 +59,7 @@ class LoadedBatch:
         timezone: the setting's, for texts of no agent.
     """
 
-    batch: Batch
+    batch: ReadBatch = field(default_factory=lambda: ReadBatch(turns=()))
     graph: Graph | None
     settings: AgentFacts
     agent: Agent | None = None
@@ -141,7 +141,7 @@ def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, LoadedBatch] | None:
     settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
     if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
         return None
-    return agent, LoadedBatch(batch=Batch(turns=()), graph=graph, settings=settings, agent=agent)
+    return agent, LoadedBatch(graph=graph, settings=settings, agent=agent)
 
 
 def _load_turns(
@@ -218,7 +218,7 @@ def _of_messages(
     context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in earlier]
     return replace(
         empty,
-        batch=with_known(tx, empty.graph, Batch(turns=turns, context=context), user, known=known),
+        batch=with_known(tx, empty.graph, ReadBatch(turns=turns, context=context), user, known=known),
         messages=messages,
         sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
         policy=load_policy(tx, agent) if sources else "allow",
@@ -263,7 +263,7 @@ def _of_passages(tx: Tx, agent: Agent, empty: LoadedBatch, passages: Sequence[Pa
     ]
     return replace(
         empty,
-        batch=with_known(tx, empty.graph, Batch(turns=turns), user, known=known) if turns else Batch(turns=()),
+        batch=with_known(tx, empty.graph, ReadBatch(turns=turns), user, known=known) if turns else empty.batch,
         passages=passages,
         sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
         policy=load_policy(tx, agent) if writes else "allow",
@@ -315,7 +315,7 @@ def load_text_batch(
     home = zone_of(tx, agent_id or graph.id, timezone)
     turns = [given_turn(tx, episode, number, home) for number, episode in enumerate(waiting, 1)]
     speaker, scope = turns[0].speaker, scope_of(waiting[0])
-    batch = with_known(tx, graph, Batch(turns=turns), speaker, scope=scope, known=known)
+    batch = with_known(tx, graph, ReadBatch(turns=turns), speaker, scope=scope, known=known)
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting, timezone=timezone)
 
 
@@ -327,7 +327,7 @@ def _load_changed(
     first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
     if first.agent_id is not None and first.conversation_seq is not None:
         agent = tx.agents.get(first.agent_id)
-        empty = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
+        empty = LoadedBatch(graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
         found = tx.messages.list_by_seqs(agent.id, sorted(one.message_seq or 0 for one in waiting))
         messages, _, _ = _fill(found, is_turn, lambda row: row.tokens, empty.settings, len(found))
         if not messages:
@@ -344,7 +344,7 @@ def _load_changed(
         agent = tx.agents.get(owners[0])
     if agent is None:
         return None
-    empty = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
+    empty = LoadedBatch(graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
     found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
     passages, _, _ = _fill(found_passages, lambda one: True, _tokens_of, empty.settings, len(found_passages))
     loaded = _of_passages(tx, agent, empty, passages, known=known)
@@ -388,6 +388,6 @@ def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
     return episode.text is None, episode.agent_id, episode.conversation_seq
 
 
-def scope_of(episode: Episode) -> tuple[tuple[str, str], ...]:
+def scope_of(episode: Episode) -> ScopePairs:
     """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)

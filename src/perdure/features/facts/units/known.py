@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from perdure.core.text.words import stems
 from perdure.features.facts.tables import Entities, Facts, Graphs
-from perdure.features.facts.values.extraction import Batch
-from perdure.features.facts.values.facts import Entity, Fact, FactFilter, Graph
+from perdure.features.facts.values.extraction import ReadBatch
+from perdure.features.facts.values.facts import Entity, Fact, FactFilter, Graph, ScopePairs
 from perdure.features.facts.values.settings import load_graph_settings
 from perdure.storage.tx import Tx
 
@@ -50,8 +50,8 @@ def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = K
 
 
 def with_known(
-    tx: Tx, graph: Graph | None, batch: Batch, user: str, *, scope: tuple[tuple[str, str], ...] = (), known: bool = True
-) -> Batch:
+    tx: Tx, graph: Graph | None, batch: ReadBatch, user: str, *, scope: ScopePairs = (), known: bool = True
+) -> ReadBatch:
     """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
     a scope only facts of that scope, so that no user's text changes what another one said."""
     if graph is None:
@@ -76,7 +76,7 @@ def with_known(
 
 
 def _known_facts(
-    tx: Tx, graph: Graph, entities: Sequence[Entity], texts: Sequence[str], scope: tuple[tuple[str, str], ...]
+    tx: Tx, graph: Graph, entities: Sequence[Entity], texts: Sequence[str], scope: ScopePairs
 ) -> Sequence[Fact]:
     """Load the known facts about entities that texts may concern: between two of them, of a relation whose words the
     texts have, and of each relation the newest; so what was said long ago is ended, too."""

@@ -15,7 +15,7 @@ from perdure.core.text.credentials import without_credentials
 from perdure.core.text.zones import local, zone
 from perdure.domain.provenance.context import sort_captured, sources_by_message
 from perdure.features.facts.units.documents import render_json
-from perdure.features.facts.values.extraction import USER, Turn
+from perdure.features.facts.values.extraction import USER, SpokenTurn
 from perdure.features.facts.values.facts import Episode
 from perdure.storage.tx import Tx
 
@@ -34,10 +34,10 @@ def is_turn(message: Message) -> bool:
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
-def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> Turn:
+def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> SpokenTurn:
     """Return a message as the extractor reads it: without credentials."""
     is_user = message.role == "user"
-    return Turn(
+    return SpokenTurn(
         number=number,
         speaker=message.name or (user if is_user else agent.name),
         text=_as_read(message.text),
@@ -47,11 +47,11 @@ def turn_of(message: Message, number: int, user: str, agent: Agent, trust: Trust
     )
 
 
-def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> Turn:
+def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> SpokenTurn:
     """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
     is_user, scope = episode.trust == "user", episode.scope
     owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
-    return Turn(
+    return SpokenTurn(
         number=number,
         speaker=scope.get("actor_id") or owner,
         text=_as_read(_text_of(tx, episode)),
@@ -64,7 +64,7 @@ def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> Turn:
 
 def turn_of_passage(
     passage: Passage, number: int, user: str, agent: Agent, sources: tuple[WriteSource, ...] = ()
-) -> Turn:
+) -> SpokenTurn:
     """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
     is_user = not passage.source.get("run_id")
     trust: TrustLabel = "user" if is_user else "agent"
@@ -72,7 +72,7 @@ def turn_of_passage(
         trust = cast(TrustLabel, kind)
     if outside := [one.source.label for one in sources if one.source.label in OUTSIDE]:
         trust = least_trusted(outside)
-    return Turn(
+    return SpokenTurn(
         number=number,
         speaker=user if is_user else agent.name,
         text=_as_read(passage.text),

@@ -23,7 +23,7 @@ NONE: the known one says it already, and gains a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class SpokenTurn:
     """One episode of a batch as the extractor reads it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class ReadBatch:
     """What one extraction reads.
 
     Attributes:
@@ -76,8 +76,8 @@ class Batch:
         limit_s: how long each call of a model may take; None: as long as it takes.
     """
 
-    turns: Sequence[Turn]
-    context: Sequence[Turn] = ()
+    turns: Sequence[SpokenTurn]
+    context: Sequence[SpokenTurn] = ()
     entities: Sequence[Entity] = ()
     facts: Sequence[Fact] = ()
     rules: Sequence[FactRule] = ()
@@ -157,7 +157,7 @@ class Extraction:
 class Extractor(Protocol):
     """What derives entities and facts from a batch: a model, or patterns without one."""
 
-    async def extract(self, batch: Batch) -> Extraction:
+    async def extract(self, batch: ReadBatch) -> Extraction:
         """Raises: ModelError."""
 
 

@@ -39,6 +39,7 @@ RELATION: Final = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
 """The form of relations, SCREAMING_SNAKE_CASE."""
 
 EpisodeKind = Literal["message", "json", "text"]
+ScopePairs = tuple[tuple[str, str], ...]
 
 ENTITY_TYPES: Final = ("Person", "Organization", "Location", "Event", "Object", "Concept", "Preference")
 """The types that entities have unless a graph's settings name others."""
@@ -256,7 +257,7 @@ class FactFilter:
     min_rating: float = 0.0
     states: tuple[FactState, ...] = KNOWN_STATES
     trust: tuple[TrustLabel, ...] | None = None
-    scope: tuple[tuple[str, str], ...] = ()
+    scope: ScopePairs = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

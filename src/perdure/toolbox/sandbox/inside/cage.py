@@ -37,7 +37,7 @@ USER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CagePlan:
     """The measures that the fork server found at its start. Each call takes all of them or is not run.
 
     Args:
@@ -68,7 +68,7 @@ class Plan:
         return self.namespaces or self.first_uid is not None
 
 
-def enter(plan: Plan, request: Mapping[str, Any], channel: int) -> None:
+def enter(plan: CagePlan, request: Mapping[str, Any], channel: int) -> None:
     """Put this process into its cage. Nothing undoes it.
 
     Args:
@@ -119,15 +119,14 @@ def _bind_to_parent() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _filter_system_calls(plan: Plan, *, network: bool) -> None:
-    """Install the filter of system calls in this process."""
+def _filter_system_calls(plan: CagePlan, *, network: bool) -> None:
     if plan.namespaces:
         seccomp.install(plan.filters[network])
     else:
         seccomp.install(seccomp.program(network=network, namespaces=False, pid=os.getpid()))
 
 
-def _restrict_files(plan: Plan, *, network: bool, packages: str | None) -> None:
+def _restrict_files(plan: CagePlan, *, network: bool, packages: str | None) -> None:
     """Apply Landlock's rules to this process, if the kernel has Landlock."""
     if not plan.landlock:
         return

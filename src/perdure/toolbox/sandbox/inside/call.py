@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import frames
-from .cage import PROXY_VARIABLES, Plan, enter, lower_limits
+from .cage import PROXY_VARIABLES, CagePlan, enter, lower_limits
 from .execution import execute, open_capped
 from .root_folder import PACKAGES, WORK
 
@@ -28,7 +29,7 @@ _BYTES_PER_CHARACTER = 4
 _NOTICE_BYTES = 256
 
 
-def run(plan: Plan, request: Mapping[str, Any], pipes: Sequence[int]) -> None:
+def run(plan: CagePlan, request: Mapping[str, Any], pipes: Sequence[int]) -> None:
     """Enter the cage, read the job, run it and answer, in the process that was forked for it. Never returns.
 
     Args:
@@ -49,7 +50,9 @@ def run(plan: Plan, request: Mapping[str, Any], pipes: Sequence[int]) -> None:
         os.close(JOB_FD)
         _prepare_python(job, plan, request)
         answer = check(job) if request.get("check") else execute(job)
-        _flush_output()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the code has closed or replaced it
+                stream.flush()
         frames.write_all(ANSWER_FD, frames.pack(answer))
     except EOFError:  # the server gave the call up
         return
@@ -74,7 +77,7 @@ def _place_pipes(pipes: Sequence[int], *, keep_proc: bool) -> int:
     return CHANNEL_FD if channel else -1
 
 
-def _prepare_python(job: Mapping[str, Any], plan: Plan, request: Mapping[str, Any]) -> None:
+def _prepare_python(job: Mapping[str, Any], plan: CagePlan, request: Mapping[str, Any]) -> None:
     """Set environment, import path, signals, limits and output for the code."""
     packages = request["packages"]
     home = WORK if plan.namespaces else "/"
@@ -90,14 +93,6 @@ def _prepare_python(job: Mapping[str, Any], plan: Plan, request: Mapping[str, An
     lower_limits(job["limits"], count_processes=plan.counts_processes)
     bytes_max = job["output_chars"] * _BYTES_PER_CHARACTER + _NOTICE_BYTES
     sys.stdout, sys.stderr = open_capped(1, bytes_max), open_capped(2, bytes_max)
-
-
-def _flush_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:  # the code has closed or replaced it
-            continue
 
 
 def check(job: Mapping[str, Any]) -> dict[str, Any]:

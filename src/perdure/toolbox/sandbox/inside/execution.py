@@ -10,6 +10,7 @@ import io
 import mmap
 import os
 import sys
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ def execute(job: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a job: `status`, and where it has them `value`, `error`, `frames`, changed blocks as `agent`."""
     ballast = mmap.mmap(-1, BALLAST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     source: str = job["source"]
-    agent = AgentState(job["agent"]) if job["agent"] is not None else None
+    agent = VisibleAgent(job["agent"]) if job["agent"] is not None else None
     try:
         try:
             code = _compile(source, is_script=job["function"] is None)
@@ -114,7 +115,9 @@ def _run(code: Code, job: Mapping[str, Any], agent: object) -> object:
         return None if last is None else _to_json_or_repr(_await(eval(last, module.__dict__)), job["result_bytes"])
     function = module.__dict__.get(name)
     if not callable(function):
-        raise ArgumentsDoNotFit(_describe_missing_function(name, module.__dict__))
+        functions = [other for other, found in module.__dict__.items() if inspect.isfunction(found)]
+        has = f"it has {', '.join(functions[:NAMES_MAX])}" if functions else "it has none at its top level"
+        raise ArgumentsDoNotFit(f"the source has no function {name!r}: {has}")
     return _await(function(**bind_arguments(function, job["arguments"], agent)))
 
 
@@ -133,13 +136,6 @@ def _to_json_or_repr(value: object, bytes_max: int) -> object:
         return to_json(value, bytes_max=bytes_max)
     except NotJson:
         return repr(value)
-
-
-def _describe_missing_function(name: str, names: Mapping[str, object]) -> str:
-    """That the source has no such function, and which it has."""
-    functions = [other for other, value in names.items() if inspect.isfunction(value)]
-    has = f"it has {', '.join(functions[:NAMES_MAX])}" if functions else "it has none at its top level"
-    return f"the source has no function {name!r}: {has}"
 
 
 def _refusal(why: str) -> dict[str, Any]:
@@ -176,13 +172,10 @@ def _traceback(error: BaseException, source: str) -> list[tuple[int, str, str]]:
     """(line, function, text) of the lines of the source that the error came through, outermost first."""
     lines = source.splitlines()
     frames = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        code, line = traceback.tb_frame.f_code, traceback.tb_lineno
-        if code.co_filename == SOURCE_NAME:
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == SOURCE_NAME:
             text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-            frames.append((line, clean(code.co_name)[:LINE_CHARS], clean(text)[:LINE_CHARS]))
-        traceback = traceback.tb_next
+            frames.append((line, clean(frame.f_code.co_name)[:LINE_CHARS], clean(text)[:LINE_CHARS]))
     return frames if len(frames) <= FRAMES_MAX else frames[: FRAMES_MAX // 2] + frames[-FRAMES_MAX // 2 :]
 
 
@@ -247,7 +240,7 @@ class MemoryState:
         return iter(self.blocks)
 
 
-class AgentState:
+class VisibleAgent:
     """The agent: `id`, `name`, `memory`, `blocks`, and the other facts that the job has about it."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:

@@ -102,7 +102,6 @@ def map_self(*, inside: int, outside: int, proc: int) -> None:
 
 
 def _write_maps(pid: str, uids: Sequence[IdRange], gids: Sequence[IdRange], *, proc: int, only_self: bool) -> None:
-    """Write the maps of a process's user namespace."""
     if only_self:
         write_file(f"{pid}/setgroups", "deny", proc)
     for name, ranges in (("uid_map", uids), ("gid_map", gids)):

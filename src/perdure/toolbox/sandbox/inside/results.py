@@ -44,7 +44,7 @@ def to_json(value: object, *, bytes_max: int) -> Any:
     Raises: NotJson: something in it has no such form, or it is larger than `bytes_max` as JSON.
     """
     try:
-        plain = _Converter(bytes_max).convert(value)
+        plain = _Walk(bytes_max).convert(value)
         size = len(json.dumps(plain, ensure_ascii=False).encode())
     except NotJson:
         raise
@@ -63,7 +63,7 @@ def _too_large(bytes_max: int) -> str:
     return f"the result is larger than {bytes_max:,} bytes as JSON: return less, or a part of it"
 
 
-class _Converter:
+class _Walk:
     """One walk over a value, with its path and what is left of the limits."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -85,20 +85,16 @@ class _Converter:
             self._bytes_left -= len(value)
             return clean(str.__str__(value))
         if isinstance(value, int):
-            return self._check_integer(value)
-        if isinstance(value, float):
-            number = float(value)
-            if not math.isfinite(number):
-                raise self._not_json(f"is {number}, which JSON has no word for: return None or a text instead")
+            number = int(value)
+            if number.bit_length() > INTEGER_BITS_MAX:
+                raise self._not_json("is an integer of more than 4,000 digits: return it as text")
             return number
+        if isinstance(value, float):
+            real = float(value)
+            if not math.isfinite(real):
+                raise self._not_json(f"is {real}, which JSON has no word for: return None or a text instead")
+            return real
         return self._convert_nested(value)
-
-    def _check_integer(self, value: int) -> int:
-        """The integer as a plain one. Raises: NotJson: it has too many digits."""
-        number = int(value)
-        if number.bit_length() > INTEGER_BITS_MAX:
-            raise self._not_json("is an integer of more than 4,000 digits: return it as text")
-        return number
 
     def _convert_nested(self, value: object) -> Any:
         """Convert a value that may hold others. Raises: NotJson: it holds itself, or is too deep."""

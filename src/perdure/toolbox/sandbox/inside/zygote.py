@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import landlock, seccomp
-from .cage import Plan
+from .cage import CagePlan
 from .call import PROC_FD, run
 from .identity import IdRange, current_map, free_range, identity_map, unshare_mapped
 from .kernel import (
@@ -111,7 +111,7 @@ def _serve_with_namespaces(control: socket.socket, settings: Mapping[str, Any], 
         _, status = os.waitpid(pid, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0x7F)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    plan = Plan(
+    plan = CagePlan(
         tolerant=bool(settings["tolerant"]),
         namespaces=True,
         first_uid=1 if root else None,
@@ -120,7 +120,7 @@ def _serve_with_namespaces(control: socket.socket, settings: Mapping[str, Any], 
         proc=PROC_FD,
         filters=filters,
     )
-    _Server(control, plan).serve()
+    _Forks(control, plan).serve()
 
 
 def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any], readable: Sequence[Path]) -> None:
@@ -133,7 +133,7 @@ def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any
         keep_capabilities((_CAP_KILL, _CAP_SETGID, _CAP_SETUID), owner)
         first = owner + 1
     _freeze_memory()
-    plan = Plan(
+    plan = CagePlan(
         tolerant=bool(settings["tolerant"]),
         namespaces=False,
         first_uid=first,
@@ -142,11 +142,11 @@ def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any
         store=settings["store"] or "",
         site=tuple(settings["site"]),
     )
-    _Server(control, plan).serve()
+    _Forks(control, plan).serve()
 
 
 @dataclass(slots=True)
-class _Call:
+class _Child:
     """A call's process.
 
     Args:
@@ -160,16 +160,16 @@ class _Call:
     over_memory: bool = False
 
 
-class _Server:
+class _Forks:
     """Forks for calls, ends them on request or when they hold too much memory, and reports their ends."""
 
-    def __init__(self, control: socket.socket, plan: Plan) -> None:
+    def __init__(self, control: socket.socket, plan: CagePlan) -> None:
         self._control, self._plan = control, plan
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC_FD) if plan.namespaces else -1
-        self._calls: dict[int, _Call] = {}  # by pidfd
+        self._calls: dict[int, _Child] = {}  # by pidfd
         self._weigh_at = 0.0
-        self._shared_bytes = own_bytes(PROC_FD)
-        self._socket_bytes = full_socket_bytes(PROC_FD)
+        self._shared_bytes = _memory_bytes("self")  # its children begin with the same pages, which are counted once
+        self._socket_bytes = full_socket_bytes()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
@@ -210,9 +210,9 @@ class _Server:
         """End calls that take too much memory, with all of their processes and what the kernel holds for them."""
         for pidfd, call in self._calls.items():
             try:
-                pid = host_pid(pidfd, PROC_FD)
-                weight = weight_bytes(pid, PROC_FD, shared_bytes=self._shared_bytes)
-                weight += sockets_bytes(pid, PROC_FD, each=self._socket_bytes) if self._plan.namespaces else 0
+                pid = host_pid(pidfd)
+                weight = weight_bytes(pid, shared_bytes=self._shared_bytes)
+                weight += sockets_bytes(pid, each=self._socket_bytes) if self._plan.namespaces else 0
             except OSError:  # it has ended, or /proc hides it
                 continue
             if weight > call.memory_bytes:
@@ -221,7 +221,6 @@ class _Server:
         self._weigh_at = time.monotonic() + WEIGH_S
 
     def _start(self, request: Mapping[str, Any], fds: list[int]) -> None:
-        """Fork the process of a call."""
         if self._plan.namespaces:
             set_namespace(self._own_pids, CLONE_NEWPID)  # else the next line would be refused after the first call
             unshare(CLONE_NEWPID)  # for the next child
@@ -232,7 +231,7 @@ class _Server:
         if not self._calls:
             self._weigh_at = time.monotonic() + WEIGH_S
         pidfd = os.pidfd_open(pid)
-        self._calls[pidfd] = _Call(request["call"], pid, request["memory_bytes"])
+        self._calls[pidfd] = _Child(request["call"], pid, request["memory_bytes"])
         self._poll.register(pidfd, select.POLLIN)
 
     def _report_end(self, pidfd: int) -> None:
@@ -260,28 +259,23 @@ _MEMORY_LINES = re.compile(r"^(?:RssAnon|VmPTE|VmSwap):\s+(\d+) kB$", re.MULTILI
 _SOCKETS_LINE = re.compile(r"^sockets: used (\d+)$", re.MULTILINE)
 
 
-def host_pid(pidfd: int, proc: int) -> int:
+def host_pid(pidfd: int) -> int:
     """The number of a process in /proc, which may belong to another process namespace than this one's."""
-    for line in _read(f"self/fdinfo/{pidfd}", proc).splitlines():
+    for line in _read(f"self/fdinfo/{pidfd}").splitlines():
         if line.startswith("Pid:"):
             return int(line.split()[1])
     raise ProcessLookupError(pidfd)
 
 
-def own_bytes(proc: int) -> int:
-    """The memory of this process. Its children begin with the same pages, which are counted once."""
-    return _memory_bytes("self", proc)
-
-
-def full_socket_bytes(proc: int) -> int:
+def full_socket_bytes() -> int:
     """The memory of a socket with a full buffer of the usual size: the kernel takes one message past that."""
     try:
-        return int(_read("sys/net/core/wmem_default", proc)) + _LAST_MESSAGE_BYTES
+        return int(_read("sys/net/core/wmem_default")) + _LAST_MESSAGE_BYTES
     except (OSError, ValueError):
         return _BUFFER_BYTES + _LAST_MESSAGE_BYTES
 
 
-def weight_bytes(pid: int, proc: int, *, shared_bytes: int) -> int:
+def weight_bytes(pid: int, *, shared_bytes: int) -> int:
     """The memory and page tables of a process and all below it, each without what it was forked with."""
     total, pids = 0, [pid]
     for _ in range(_PROCESSES_MAX):
@@ -289,28 +283,28 @@ def weight_bytes(pid: int, proc: int, *, shared_bytes: int) -> int:
             break
         pid = pids.pop()
         try:
-            total += max(0, _memory_bytes(str(pid), proc) - shared_bytes)
-            for thread in _thread_ids(pid, proc):
-                pids += map(int, _read(f"{pid}/task/{thread}/children", proc).split())
+            total += max(0, _memory_bytes(str(pid)) - shared_bytes)
+            for thread in _thread_ids(pid):
+                pids += map(int, _read(f"{pid}/task/{thread}/children").split())
         except (OSError, ValueError):  # it has ended meanwhile
             continue
     return total
 
 
-def sockets_bytes(pid: int, proc: int, *, each: int) -> int:
+def sockets_bytes(pid: int, *, each: int) -> int:
     """The memory of all sockets of a process's network namespace if they are full, at `each` bytes. Those on their way
     between processes count."""
-    match = _SOCKETS_LINE.search(_read(f"{pid}/net/sockstat", proc))
+    match = _SOCKETS_LINE.search(_read(f"{pid}/net/sockstat"))
     return int(match[1]) * each if match else 0
 
 
-def _memory_bytes(name: str, proc: int) -> int:
+def _memory_bytes(name: str) -> int:
     """The anonymous memory, swap and page tables of a process, by its folder in /proc."""
-    return 1024 * sum(map(int, _MEMORY_LINES.findall(_read(f"{name}/status", proc))))
+    return 1024 * sum(map(int, _MEMORY_LINES.findall(_read(f"{name}/status"))))
 
 
-def _thread_ids(pid: int, proc: int) -> list[str]:
-    fd = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+def _thread_ids(pid: int) -> list[str]:
+    fd = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=PROC_FD)
     try:
         with os.scandir(fd) as threads:
             return [thread.name for thread in threads]
@@ -318,8 +312,8 @@ def _thread_ids(pid: int, proc: int) -> list[str]:
         os.close(fd)
 
 
-def _read(name: str, proc: int) -> str:
-    fd = os.open(name, os.O_RDONLY, dir_fd=proc)
+def _read(name: str) -> str:
+    fd = os.open(name, os.O_RDONLY, dir_fd=PROC_FD)
     try:
         return os.read(fd, 1 << 16).decode(errors="replace")
     finally:
