@@ -65,9 +65,6 @@ class TableUse:
 
     Args:
         key: the other columns of its key.
-        texts: its columns with texts of users, models and tools.
-        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
-        is_wide: whether a row may hold a whole request.
         has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
         at_once: the condition of rows that go with the agent itself, as others would see it through them.
         spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
@@ -76,9 +73,6 @@ class TableUse:
 
     name: str
     key: Sequence[str]
-    texts: Sequence[str] = ()
-    place: str = "settings"
-    is_wide: bool = False
     has_callback: bool = False
     at_once: str = ""
     spread_key: Sequence[str] = ()
@@ -141,8 +135,6 @@ class RootUse:
         with_ids: those of its parts whose rows have an `id` in the directory of ids.
         has_sources: whether the sources of what is written to it are kept.
         ends: a statement that runs when the thing `:id` is deleted.
-        texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
-            is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
         unique: its column whose values are unique in an organisation.
         is_in_prompts: whether an agent that loses one needs a new prefix.
         reference: why each node has all of its rows, where rows lie on several; empty: they lie as their ids say.
@@ -158,9 +150,6 @@ class RootUse:
     with_ids: Sequence[str] = ()
     has_sources: bool = False
     ends: str = ""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    place: str = "settings"
-    seen_by: str = ""
     unique: str = ""
     is_in_prompts: bool = False
     reference: str = ""
@@ -168,22 +157,28 @@ class RootUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextUse:
-    """What forgetting has to know of a table with texts of users, models and tools that are no agent's.
+    """What forgetting has to know of a table with texts of users, models and tools.
 
     Args:
         place: what these are called where a text is forgotten, of `PLACE_NAMES`.
         owners: the table of the things that have them, as `text_owners` or the kernel finds them.
-        owner: the column with the id of such a thing.
-        key, texts, is_wide: as those of a `TableUse`.
+        owner: the column with the id of such a thing; or the condition of the rows of one `:owner`.
+        key: the columns of its key beside the owner, in order.
+        is_wide: whether a row may hold a whole request.
     """
 
     name: str
     place: str
-    owners: str
-    owner: str
-    texts: Sequence[str]
+    owners: str = "agents"
+    owner: str = "agent_id"
     key: Sequence[str] = ()
+    texts: Sequence[str]
     is_wide: bool = False
+
+    @property
+    def of_owner(self) -> str:
+        """The condition of the rows of one `:owner`."""
+        return self.owner if " " in self.owner else f"{self.owner} = :owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +212,7 @@ class Feature:
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
         roots: its tables of things that are no agent's.
-        text_tables: its tables with texts of things that are no agent's.
+        text_tables: its tables with texts.
         text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
             have `:id`.
         one_form: table and column of names that migration 86 stores anew -> the key of the table, and when two rows,

@@ -61,10 +61,7 @@ _WITH_DIRECTORY_IDS = (
     *("runs", "steps", "conversations", "system_messages"),
     *(table for root in feature_roots() for table in root.with_ids),
 )
-_WIDE_TABLES = (
-    *("turns", "events", "step_exchanges", "prefixes", "system_messages"),
-    *(table.name for table in feature_tables() if table.is_wide),
-)
+_WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_messages")
 """Tables whose rows may each hold a whole request."""
 
 
