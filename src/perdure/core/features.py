@@ -88,7 +88,8 @@ class OrgTable:
         of: its column that names a row of another such table, and that table; none: it has a column `org_id`.
         sealed: its column with what is stored encrypted, as base64.
         names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
-        why: why there are so few rows that each node can have them.
+        why: why there are so few rows that each node can have them; or, with `is_local`, why the first node has them.
+        is_own: its feature deletes its rows itself, when nothing else of the organisation is left.
         family: the first of the tables with which its rows lie by that column, instead; empty: each node has them all.
         queues: as those of a `TableUse`.
     """
@@ -98,6 +99,8 @@ class OrgTable:
     sealed: str = ""
     names_tools: bool = False
     why: str = "few"
+    is_local: bool = False
+    is_own: bool = False
     family: str = ""
     queues: Mapping[str, str] = field(default_factory=dict)
 

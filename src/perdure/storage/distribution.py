@@ -57,7 +57,6 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 REFERENCE: Mapping[str, str] = {
     "organisations": "few",
-    "users": "few, and of no agent",
     "tools": "few, and joined with the tools of each agent",
     "providers": "few",
     "identities": "joined with those of agents and of blocks",
@@ -67,7 +66,7 @@ REFERENCE: Mapping[str, str] = {
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
     "model_traits": "one for a model",
-    **{table.name: table.why for table in feature_org_tables() if not table.family},
+    **{table.name: table.why for table in feature_org_tables() if not (table.family or table.is_local)},
 }
 """Tables that each node has whole, and why."""
 
@@ -78,9 +77,8 @@ LOCAL: Mapping[str, str] = {
     "commit_marks": "about the connections to the first node",
     "batches": "read by its id only",
     "embedding_cache": "a cache",
-    "api_keys": "found by their digest, once in a few seconds for each key",
-    "audit_entries": "appended to in one order",
     "used": "a few rows for each key and agent with a limit, written every few seconds",
+    **{table.name: table.why for table in feature_org_tables() if table.is_local},
 }
 """Tables that stay on the first node, and why."""
 

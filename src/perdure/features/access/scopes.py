@@ -1,7 +1,7 @@
 """The scope that each request needs, by its method and path: one table for routes and pages.
 
 The first rule that fits decides. A path that no rule names is for administrators only, and
-`tests/server/test_access_matrix.py` fails when a route or page has none.
+`tests/features/access/test_access_matrix.py` fails when a route or page has none.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 _REST = (
     *("providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
     *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
-    *(table.name for table in feature_org_tables() if not table.of),
+    *(table.name for table in feature_org_tables() if not (table.of or table.is_own)),
 )
 """What is left after everything that has parts."""
 
