@@ -136,7 +136,7 @@ async def measure(folder: Path, rows: int) -> bool:
     async with await AsyncPerdure.open(folder / "facts.db", settings=settings) as perdure:
         graph, archive_id, queries = await _store(perdure, rows, names)
     async with await AsyncPerdure.open(folder / "facts.db", settings=settings, embedder=_Known(queries)) as perdure:
-        find = perdure.app.search
+        find = perdure.app.ports.search
         talk = _Talk(random.Random(3))
 
         def moment() -> datetime:

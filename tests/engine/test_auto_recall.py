@@ -176,7 +176,7 @@ async def test_agents_without_it_search_nothing(tmp_path: Path, monkeypatch: pyt
 
     perdure = await open_async(tmp_path / "p.db")
     async with perdure:
-        monkeypatch.setattr(perdure.app.search, "recall", never)
+        monkeypatch.setattr(perdure.app.ports.search, "recall", never)
         plain, fresh = (
             await perdure.create_agent("plain", settings={"auto_recall": False}),
             await perdure.create_agent("fresh"),

@@ -198,7 +198,7 @@ async def test_a_filter_holds_for_neighbours_too(tmp_path: Path) -> None:
     """What the filter leaves out is not shown as the neighbour of a hit either."""
     async with await open_library(tmp_path) as perdure:
         agent = await create_talker(perdure)
-        search = perdure.app.search
+        search = perdure.app.ports.search
         found = await search.messages(agent.id, "opera in Verona", where=MessageFilter(roles=("user",)), limit=9)
         assert {hit.message.role for hit in found} == {"user"}
         early = MessageFilter(until=START)

@@ -202,7 +202,7 @@ async def test_an_archive_deleted_meanwhile_is_left_out_of_a_search(tmp_path: Pa
         gone, there = await perdure.archives.create("gone"), await perdure.archives.create("there")
         kept = await there.insert("tea")
         await gone.delete()
-        search = perdure.app.search
+        search = perdure.app.ports.search
         for text in ("tea", ""):
             hits = await search.passages([gone.id, there.id], text, skip_deleted=True)
             assert [hit.passage for hit in hits] == [kept]

@@ -67,7 +67,7 @@ async def filled(library: AsyncPerdure) -> int:
 
 async def values_of(library: AsyncPerdure) -> list[str]:
     """What the values of the default organisation decrypt to."""
-    cipher = library.app.cipher
+    cipher = library.app.ports.cipher
     agent, (tool,) = await library.agent("ann"), [one for one in await library.tools.list() if one.spec.name == "look"]
     inputs = await library.app.store.read(load_inputs, tool.id, agent.id, cipher=cipher)
 

@@ -79,7 +79,7 @@ async def test_a_tools_environment_is_resolved(tmp_path: Path) -> None:
         await perdure.secrets.set("TOKEN", CANARY)
         await agent.secrets.set("PLACE", "agent")
         environment = {"KEY": "secret:TOKEN", "PLACE": "tool", "PLAIN": "secrets: none"}
-        store, cipher = perdure.app.store, perdure.app.cipher
+        store, cipher = perdure.app.store, perdure.app.ports.cipher
 
         made = await store.read(resolve_environment, agent.id, environment, cipher=cipher)
         assert made == {"KEY": CANARY, "PLACE": "agent", "PLAIN": "secrets: none"}

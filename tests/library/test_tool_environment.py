@@ -38,7 +38,7 @@ async def load_code(perdure: AsyncPerdure, tool_id: str) -> ToolCode:
 
 async def values(perdure: AsyncPerdure, tool_id: str) -> dict[str, str]:
     """What the tool is given of its own environment."""
-    code, cipher = await load_code(perdure, tool_id), perdure.app.cipher
+    code, cipher = await load_code(perdure, tool_id), perdure.app.ports.cipher
     return await perdure.app.store.read(lambda tx: open_environment(tx, ToolId(tool_id), code, cipher=cipher))
 
 
@@ -148,7 +148,7 @@ async def test_the_tool_is_run_with_its_values(tmp_path: Path) -> None:
     body = "    return os.environ['A'] + os.environ.get('B', '')\n"
     source = f"import os\ndef note() -> str:\n    'Note it.'\n{body}"
     async with await open_async(tmp_path / "agents.db") as perdure:
-        if not (await perdure.app.sandbox.isolation()).enough:
+        if not (await perdure.app.shared.sandbox.isolation()).enough:
             pytest.skip("this machine can't hold code back")
         await perdure.tools.create(source, environment={"A": "one", "B": "two"})
         await perdure.tools.update("note", environment={"A": "", "B": "2"})

@@ -17,7 +17,7 @@ async def values_of(server: Routed, agent: Any) -> dict[str, str]:
     from perdure.domain.secrets import resolve_environment
 
     app = server.library.app
-    return await app.store.read(resolve_environment, agent["id"], {}, cipher=app.cipher)
+    return await app.store.read(resolve_environment, agent["id"], {}, cipher=app.ports.cipher)
 
 
 @pytest.mark.parametrize("field", ["secrets", "tool_exec_environment_variables"])

@@ -127,7 +127,6 @@ class PerdureStore(Closing, base.BaseStore):
             last = page[-1].id
 
     async def _namespaces(self, op: base.ListNamespacesOp) -> list[Namespace]:
-        """List the namespaces that hold items."""
         tags = await (await self._archive()).tags()
         namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
         matching = [

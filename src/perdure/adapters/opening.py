@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from perdure.features.facts.service import AsyncFacts
 from perdure.library.parts.portal import Portal
 from perdure.library.perdure import AsyncPerdure
 
@@ -56,6 +57,22 @@ class Closing:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class OfGraph:
+    """What lives in the graph of this name, which is created with the first call."""
+
+    def __init__(self, perdure: AsyncPerdure, *, graph: str) -> None:
+        self._perdure, self._name = perdure, graph
+        self._id: Any = None
+
+    async def _graph(self) -> Any:
+        if self._id is None:
+            self._id = (await self._perdure.facts.open_graph(self._name)).id
+        return self._id
+
+    async def _facts(self) -> AsyncFacts:
+        return self._perdure.facts.of(await self._graph())
 
 
 class Wrapper(Protocol[Inner]):

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
-from perdure.adapters.opening import Closing, OwnStore, plain
+from perdure.adapters.opening import Closing, OfGraph, OwnStore, plain
 from perdure.features.facts.episodes import NewEpisode
-from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.views import local, zone
 from perdure.library.parts.checks import in_name_form, name_form
 
@@ -97,7 +96,7 @@ class SuccessResponse:
     message: str
 
 
-class AsyncSessions:
+class AsyncSessions(OfGraph):
     """`client.memory` of Zep's asynchronous client.
 
     Args:
@@ -106,9 +105,8 @@ class AsyncSessions:
     """
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "zep") -> None:
-        self._perdure, self._name = perdure, graph
-        self._id: Any = None
-        self._query_chars = perdure.app.search.limits.query_limit_chars
+        super().__init__(perdure, graph=graph)
+        self._query_chars = perdure.app.ports.search.limits.query_limit_chars
 
     async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
         """Begin a session of a user; one that is there already is returned.
@@ -205,16 +203,6 @@ class AsyncSessions:
             )
         raise NotFound("session", session_id, hint="add_session or add begins one")
 
-    async def _facts(self) -> AsyncFacts:
-        """Return the facts of the graph."""
-        return self._perdure.facts.of(await self._graph())
-
-    async def _graph(self) -> Any:
-        """Return the id of the graph."""
-        if self._id is None:
-            self._id = (await self._perdure.facts.open_graph(self._name)).id
-        return self._id
-
 
 class Sessions:
     """`client.memory` of Zep's client: each method is that of `AsyncSessions`."""
@@ -264,7 +252,6 @@ def _episode(message: Message, session: Session, ignored: Sequence[str], home: t
 
 
 def _fact(hit: FactHit) -> Fact:
-    """Return a fact in Zep's shape."""
     fact = hit.fact
     return Fact(
         uuid_=fact.id,

@@ -35,14 +35,14 @@ from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing, ToolError
 from perdure.core.features import Point, find_features
-from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
+from perdure.core.ids import DEFAULT_ORG, AgentId, Ids, OrgId, Uuids
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
-from perdure.core.specs import ToolFilter, ToolInputs, ToolSpec
-from perdure.core.telemetry.port import ModelNames, Telemetry
+from perdure.core.specs import ToolFilter, ToolSpec
+from perdure.core.telemetry.port import Telemetry
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.domain.environment import load_inputs
@@ -131,6 +131,7 @@ class Shared:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
         own: the models that this process serves itself.
+        sandbox: it runs the code of tools; `reading` converts files.
         listings: which models the providers of the environment and of this machine have.
         foreground: who is answered.
     """
@@ -162,8 +163,6 @@ class App:
         services: what features run, by its class.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
-        sandbox: it runs the code of tools.
-        reading: the sandbox that converts files.
         custom: the tools that have a source.
         toolboxes: those of features, by their classes.
         telemetry: who is told of what the engine does.
@@ -181,8 +180,6 @@ class App:
     embedder: Embedder | None
     embedding_reason: str
     worker: EmbeddingWorker | None
-    sandbox: Sandbox
-    reading: Sandbox
     custom: CustomTools
     telemetry: Listeners
     shared: Shared
@@ -205,21 +202,6 @@ class App:
     def choice(self) -> Choice:
         """The default model; at first the one that is known without a network."""
         return self.models.choice
-
-    @property
-    def search(self) -> Search:
-        """The search of messages and passages."""
-        return self.ports.search
-
-    @property
-    def cipher(self) -> Cipher:
-        """The cipher of secrets."""
-        return self.ports.cipher
-
-    @property
-    def names(self) -> ModelNames:
-        """What listeners of the engine call models."""
-        return RegistryNames(self.models)
 
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
         """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
@@ -270,8 +252,8 @@ class App:
         if self.org_id == DEFAULT_ORG:
             if self.embedder is not None:
                 await self.embedder.close()
-            await self.sandbox.close()
-            await self.reading.close()
+            await self.shared.sandbox.close()
+            await self.shared.reading.close()
             if self.shared.own is not None:
                 await self.shared.own.close()
         await self.traits.close()
@@ -348,9 +330,13 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
     registry = model_registry(shared.models, listings=shared.listings, own=shared.own)
     telemetry = listeners_of(settings, registry)
-    store, worker = _embedded_store(store, embedding, clock, telemetry)
+    worker: EmbeddingWorker | None = None
+    if embedding.embedder is not None:  # its worker wakes with each write of a text
+        embedder = reported_embedder(embedding.embedder, telemetry)
+        worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
+        store = WatchedStore(store, embedder.handle, worker.wake)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
-    custom = _custom_tools(store, shared.cipher, shared.sandbox)
+    custom = CustomTools(lambda *ids: store.read(load_inputs, *ids, cipher=shared.cipher), shared.sandbox)
     builtins = _builtin_tools(shared, store)
     toolbox = Toolboxes(function=functions, builtin=builtins, custom=custom)
     ports = _ports(shared, store, registry, toolbox, telemetry)
@@ -371,8 +357,6 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
-        sandbox=shared.sandbox,
-        reading=shared.reading,
         custom=custom,
         telemetry=telemetry,
         shared=shared,
@@ -392,12 +376,15 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
 
 def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry) -> Ports:
     """What the engine needs of the world."""
-    settings = shared.settings
+    settings, embedder, reason = shared.settings, shared.embedding.embedder, shared.embedding.reason
+    if embedder is not None:
+        embedder = reported_embedder(embedder, telemetry)
+    late_s = settings.late_interaction_ms / 1000
     return Ports(
         store=store,
         models=registry,
         toolbox=toolbox,
-        search=_search(shared, store, telemetry),
+        search=Search(store, shared.clock, embedder=embedder, reason=reason, late_s=late_s, limits=settings),
         clock=shared.clock,
         ids=shared.ids,
         randomness=random.SystemRandom(),
@@ -415,38 +402,7 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
     )
 
 
-def _embedded_store(
-    store: Store, embedding: EmbedderChoice, clock: Clock, telemetry: Telemetry
-) -> tuple[Store, EmbeddingWorker | None]:
-    """The store that wakes the worker which computes vectors; and that worker, if there is an embedder."""
-    if embedding.embedder is None:
-        return store, None
-    embedder = reported_embedder(embedding.embedder, telemetry)
-    worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
-    return WatchedStore(store, embedding.embedder.handle, worker.wake), worker
-
-
-def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:
-    """The search of messages and passages, with the embedder if there is one."""
-    settings, embedding = shared.settings, shared.embedding
-    late_s, embedder = settings.late_interaction_ms / 1000, embedding.embedder
-    if embedder is not None:
-        embedder = reported_embedder(embedder, telemetry)
-    return Search(store, shared.clock, embedder=embedder, reason=embedding.reason, late_s=late_s, limits=settings)
-
-
-def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:
-    """The tools that have a source, with their inputs read from the store."""
-
-    async def load(tool_id: ToolId, agent_id: AgentId, conversation_id: ConversationId) -> ToolInputs:
-        return await store.read(load_inputs, tool_id, agent_id, conversation_id, cipher=cipher)
-
-    return CustomTools(load, sandbox)
-
-
 def _builtin_tools(shared: Shared, store: Store) -> Builtins:
-    """The built-in tools that run outside the store."""
-
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
         for found in await store.read(READ_FILE, agent_id, name, most_chars):
             return found

@@ -21,9 +21,8 @@ def own_models(settings: Settings) -> OwnModels | None:
 def model_registry(
     models: Mapping[str, Model] | None = None,
     *,
-    environment: Mapping[str, str] | None = None,
     listings: dict[str, Listing] | None = None,
     own: OwnModels | None = None,
 ) -> ModelRegistry:
     """The models available here: those given, the built-in one, those of the environment, and of this process."""
-    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings, own=own)
+    return ModelRegistry(models, endpoints=find_providers(), listings=listings, own=own)

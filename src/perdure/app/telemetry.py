@@ -6,6 +6,7 @@ What is imported here `as` itself is for the server, which doesn't import adapte
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from perdure.context.request.explain import Prices
 from perdure.core.errors import InvalidInput
@@ -66,15 +67,11 @@ class RegistryNames:
     def price(self, handle: str, usage: Usage) -> float | None:
         if time.monotonic() - self._read_at > PRICES_S:
             self._prices, self._read_at = {}, time.monotonic()
-        if (prices := self._prices.get(handle)) is None:
-            prices = self._prices[handle] = self._read(handle)
-        return prices.price(usage)
-
-    def _read(self, handle: str) -> Prices:
-        try:
-            return prices_of(handle, self._registry)
-        except InvalidInput:  # of the operator's own catalog; who looks at prices is told
-            return Prices()
+        if handle not in self._prices:
+            self._prices[handle] = Prices()
+            with suppress(InvalidInput):  # of the operator's own catalog; who looks at prices is told
+                self._prices[handle] = prices_of(handle, self._registry)
+        return self._prices[handle].price(usage)
 
 
 def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:

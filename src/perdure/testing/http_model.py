@@ -168,7 +168,6 @@ class HttpModel:
         await self._server.wait_closed()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -397,7 +396,6 @@ def embeddings_response(vectors: Any, request: Mapping[str, Any]) -> dict[str, A
 
 
 def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
-    """One chunk of a streamed answer."""
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     return _shape(number, "chat.completion.chunk", choices)
 
@@ -417,7 +415,6 @@ def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
 
 
 def _finish(reply: ModelReply) -> str:
-    """The finish reason of a reply."""
     if reply.stop_reason == "max_tokens_exceeded":
         return "length"
     return "tool_calls" if any(isinstance(part, ToolCall) for part in reply.parts) else "stop"
@@ -444,7 +441,6 @@ def _words(text: str) -> list[str]:
 
 
 def _event(chunk: Mapping[str, Any] | str) -> bytes:
-    """One server-sent event."""
     text = chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
     return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
 

@@ -20,6 +20,7 @@ from perdure.core.features import find_features
 from perdure.core.ids import AgentId, is_id
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
+from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
@@ -266,6 +267,11 @@ def agent_id_of(request: Request) -> AgentId:
     if not is_id("agent", value):
         raise InvalidInput(f"{value!r} is not an agent's id: one looks like agent-123e4567-e89b-42d3-a456-426614174000")
     return AgentId(value)
+
+
+def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
+    """The agent of the path, which is not looked up. Raises: InvalidInput."""
+    return library.agent_of(agent_id_of(request))
 
 
 def after_of(items: Sequence[Any], limit: int) -> str | None:

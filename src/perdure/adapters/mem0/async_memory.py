@@ -14,9 +14,8 @@ from typing import Any
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
-from perdure.adapters.opening import Closing, OwnStore, plain
+from perdure.adapters.opening import Closing, OfGraph, OwnStore, plain
 from perdure.features.facts.episodes import NewEpisode
-from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.views import FactConditions, zone
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
@@ -28,7 +27,7 @@ UNSET: Any = object()
 _ROLES = {"user": "user", "assistant": "agent"}
 
 
-class AsyncMemory:
+class AsyncMemory(OfGraph):
     """Memories of users, agents and runs, as mem0's `AsyncMemory` has them, in an open store.
 
     Args:
@@ -37,8 +36,7 @@ class AsyncMemory:
     """
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "mem0") -> None:
-        self._perdure, self._name = perdure, graph
-        self._id: Any = None
+        super().__init__(perdure, graph=graph)
         self._home: tzinfo = UTC
 
     async def add(
@@ -296,7 +294,6 @@ class AsyncMemory:
         return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
-        """Return a fact in mem0's shape."""
         return item(fact, await self._created_at(fact), score, home=self._home)
 
     async def _fields(self, fact: Fact) -> Mapping[str, Any]:
@@ -308,15 +305,10 @@ class AsyncMemory:
         first = fact if fact.seq == fact.first_seq else (await self._perdure.facts.history(fact.id)).versions[0]
         return first.created_at
 
-    async def _facts(self) -> AsyncFacts:
-        """Return the facts of the graph."""
-        return self._perdure.facts.of(await self._graph())
-
     async def _graph(self) -> Any:
         """Return the id of the graph, whose days are those of `_home`."""
         if self._id is None:
-            self._id = (await self._perdure.facts.open_graph(self._name)).id
-            self._home = zone(await self._perdure.facts.of(self._id).timezone())
+            self._home = zone(await self._perdure.facts.of(await super()._graph()).timezone())
         return self._id
 
 

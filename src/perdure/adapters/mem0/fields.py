@@ -52,7 +52,8 @@ def split_filters(
     both = name_form({**(filters or {}), **{name: value for name, value in ids.items() if value is not None}})
     if not set(both) & set(IDS):
         raise ValueError("nothing says whose memories: give filters such as {'user_id': 'ada'}")
-    exact = {name: both[name] for name in IDS if name in both and not _is_open(both[name])}
+    own = {name: both[name] for name in IDS if name in both}  # "*", operators and lists are conditions, no ids
+    exact = {name: value for name, value in own.items() if value != "*" and not isinstance(value, Mapping | list)}
     return scope_of(exact), {name: value for name, value in both.items() if name not in exact}
 
 
@@ -115,11 +116,6 @@ def check_top_k(top_k: Any) -> int:
     if type(top_k) is not int or top_k < 0:
         raise ValueError(f"top_k is {top_k!r:.80}: give a number from 0")
     return top_k
-
-
-def _is_open(value: Any) -> bool:
-    """Return whether the value of an id is a condition rather than an id."""
-    return value == "*" or isinstance(value, Mapping | list)
 
 
 def _text(content: Any) -> str:

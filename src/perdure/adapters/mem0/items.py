@@ -88,7 +88,6 @@ def _shown(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
 
 
 def _change(version: Fact, event: str, old: str | None, new: str | None, at: datetime | None) -> Result:
-    """Return one change of a memory."""
     return {
         "id": f"{version.id}:{version.seq}:{event.lower()}",
         "memory_id": version.id,

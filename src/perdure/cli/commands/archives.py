@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from perdure.cli.commands.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
@@ -136,7 +136,6 @@ async def delete(view: Output, perdure: AsyncPerdure, archive: ArchiveName, yes:
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
-    """The names of the agents of each archive."""
     names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
     for agent in await work.load_all(perdure.agents):
         for archive in await agent.archives.list():
@@ -145,7 +144,6 @@ async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, li
 
 
 def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
-    """An archive for programs."""
     shape = fields(info, "name", "id", "description", passages="passage_count", changed_at="updated_at")
     return shape | {"agents": list(agents)}
 
@@ -248,7 +246,7 @@ async def search(
     states = passage_states(state)
     where = passage_filter(tags=tags or (), states=states)
     messages: Hits[MessageHit] | None = None
-    searching = Searching(text)
+    searching = Searching(text, tags=tags or (), states=states, limit=limit, explain=why)
     if archive is not None:
         target = await perdure.archives.get(archive)
         passages = await perdure.search.search_passages(
@@ -260,16 +258,8 @@ async def search(
         if not tags and not states:  # messages have none
             messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
         zone = owner.info.timezone
-        searching = Searching(
-            text,
-            agent=owner,
-            tags=tags or (),
-            states=states,
-            since=parse_time(since, timezone=zone),
-            until=parse_time(until, timezone=zone, end=True),
-            limit=limit,
-            explain=why,
-        )
+        first, last = parse_time(since, timezone=zone), parse_time(until, timezone=zone, end=True)
+        searching = replace(searching, agent=owner, since=first, until=last)
         passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."
     show_hits(view, text, messages, passages, await search_more(searching), why=why)

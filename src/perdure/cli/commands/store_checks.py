@@ -321,7 +321,6 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
 
 
 def _write_check(path: Path, free: int) -> Check:
-    """Whether the store can be written."""
     if free < FULL_BYTES:
         return Check("writing", "broken", "the disk is full: nothing can be written", "make room on it")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):

@@ -213,7 +213,6 @@ def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
 
 
 def _kind_text(tool: Tool) -> str:
-    """The kind of a tool in words."""
     kind = tool.spec.tool_type
     return "built in" if kind.startswith("letta_") else {"external_mcp": "MCP"}.get(kind, kind)
 
@@ -294,7 +293,6 @@ async def rotate_secrets(
 
 
 async def _secrets_of(view: Output, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
-    """The secrets of an agent, or those of all."""
     return perdure.secrets if agent is None else (await get_agent(view, perdure, agent, change=change)).secrets
 
 

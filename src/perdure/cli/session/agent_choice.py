@@ -90,19 +90,15 @@ class ChatAgent:
     conversation: ConversationId | None
 
 
-class ModelElsewhere(ModelNotFound):
-    """The agent's model is not available in this program; another program brings it."""
-
-    code = ModelNotFound.code
-
-    def __init__(self, agent: AsyncAgent, perdure: AsyncPerdure) -> None:
-        handles = perdure.models
-        super().__init__(agent.info.model, known=handles)
-        self.args = (
-            f"model {agent.info.model!r} is not available here: there are {known_models(handles)}. Nothing was sent."
-            f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {handles[0]} in"
-            f" `{chat_command(agent)}`",
-        )
+def model_elsewhere(agent: AsyncAgent, perdure: AsyncPerdure) -> ModelNotFound:
+    """The error of an agent whose model is not available in this program; another program brings it."""
+    error = ModelNotFound(agent.info.model, known=(handles := perdure.models))
+    error.args = (
+        f"model {agent.info.model!r} is not available here: there are {known_models(handles)}. Nothing was sent."
+        f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {handles[0]} in"
+        f" `{chat_command(agent)}`",
+    )
+    return error
 
 
 async def check_first_model(settings: Settings, model: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from perdure.cli.session.agent_choice import ModelElsewhere, shell_word
+from perdure.cli.session.agent_choice import model_elsewhere, shell_word
 from perdure.cli.session.source import TextSource
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
 from perdure.cli.views.view import Output
@@ -46,9 +46,6 @@ class News(Protocol):
 
 CHAT_NEWS: Point[[Output], News] = Point("chat_news")
 """What features tell a person who chats."""
-
-Check = Callable[[PendingCall, str], Awaitable[None]]
-"""Checks arguments in JSON for a call. Raises: AnswerInvalid: they don't fit the tool."""
 
 
 class ChatSession:
@@ -226,7 +223,7 @@ class ChatSession:
             if not undecided or not self._source.interactive:
                 self.view.print_note(*map(pending_view, waiting))
                 break
-            decisions = await ask_decisions(undecided, self._source, self.view, self.agent.check_arguments)
+            decisions = await self._ask_decisions(undecided)
             if decisions is None:
                 self.view.note("nothing is decided: " + ("the call waits" if len(undecided) == 1 else "the calls wait"))
                 break
@@ -239,7 +236,6 @@ class ChatSession:
             self._waiting.discard(self.conversation)
 
     def _how_to_decide(self) -> str:
-        """The hint about waiting calls."""
         if self._source.interactive:
             return "/approvals asks again; /approve [CALL] lets them run, /deny [CALL] [REASON] refuses them"
         name = shell_word(self.agent.name)
@@ -258,6 +254,58 @@ class ChatSession:
         )
         turn, _ = await self._follow(self.agent.stream_answer(decisions, conversation=self.conversation))
         return not turn.abandoned
+
+    async def _ask_decisions(self, calls: Sequence[PendingCall]) -> tuple[ToolDecision, ...] | None:
+        """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
+        decisions: list[ToolDecision] = []
+        for number, call in enumerate(calls, 1):
+            self.view.print_note(pending_view(call, f"{number} of {len(calls)}" if len(calls) > 1 else ""))
+            decision = await self._ask_decision(call)
+            if decision is None:
+                return None
+            decisions.append(decision)
+        return tuple(decisions)
+
+    async def _ask_decision(self, call: PendingCall) -> ToolDecision | None:
+        """The decision of a person about one call; None: the person gave up."""
+        while (answer := await self._source.ask(QUESTION)) is not None:
+            match answer.strip().lower():
+                case "y" | "yes":
+                    return ToolDecision(call.call_id, True)
+                case "n" | "no":
+                    reason = await self._source.ask("reason (Enter: none): ")
+                    return None if reason is None else ToolDecision(call.call_id, False, reason.strip() or None)
+                case "e" | "edit":
+                    if (decision := await self._ask_arguments(call)) is not None:
+                        return decision
+                case _:
+                    self.view.hint(HELP)
+        return None
+
+    async def _ask_arguments(self, call: PendingCall) -> ToolDecision | None:
+        """An approval with other arguments; None: the person gave up the edit."""
+        draft = plain_json(call.arguments)
+        self.view.hint(
+            "Enter runs it with these arguments; Ctrl-C leaves it as it was"
+            if self._source.prefills
+            else "type the arguments as JSON, in place of those above; Ctrl-C leaves them as they were"
+        )
+        while (text := await self._source.ask("arguments: ", prefill=draft)) is not None:
+            draft = text
+            try:
+                arguments = json.loads(text)
+                if not isinstance(arguments, dict):
+                    raise AnswerInvalid("give a JSON object, as in {" + '"name": "value"' + "}")
+                if _sorted_json(arguments) == _sorted_json(call.arguments):  # unlike ==, JSON tells 1 from true
+                    return ToolDecision(call.call_id, True)
+                await self.agent.check_arguments(call, text)
+            except (ValueError, RecursionError) as error:
+                self.view.error(AnswerInvalid(f"that is not valid JSON: {error}"))
+            except AnswerInvalid as error:
+                self.view.error(error)
+            else:
+                return ToolDecision(call.call_id, True, None, text)
+        return None
 
     async def _follow(self, events: AsyncIterator[StoredEvent | Delta]) -> tuple[FollowedRun, Reply | None]:
         """Show a run to its end; the reply is None if the turn is abandoned or no run began. Raises: PerdureError."""
@@ -278,14 +326,14 @@ class ChatSession:
         return turn, reply
 
     async def _check_model(self) -> None:
-        """Check that the agent's model is available. Raises: ModelElsewhere, NotFound, StoreError."""
+        """Check that the agent's model is available. Raises: ModelNotFound, NotFound, StoreError."""
         await self.perdure.app.models.look_for(self.agent.info.model)
         if not self.agent.info.follows_default and self.agent.info.model in self.perdure.models:
             return
         self.agent = await self.perdure.agent(self.agent.id)  # its model can have changed
         await self.perdure.app.models.look_for(self.agent.info.model)
         if self.agent.info.model not in self.perdure.models:
-            raise ModelElsewhere(self.agent, self.perdure)
+            raise model_elsewhere(self.agent, self.perdure)
 
     def _fail(self, error: PerdureError) -> None:
         """Show an error; the exit code says that something failed."""
@@ -375,63 +423,6 @@ class FollowedRun:
         """Cancel the run once it is both interrupted and known; these come in any order."""
         if self._interruptions and self._run_id is not None and self._cancel_task is None:
             self._cancel_task = asyncio.create_task(self._agent.cancel(self._run_id))
-
-
-async def ask_decisions(
-    calls: Sequence[PendingCall], source: TextSource, view: Output, check: Check
-) -> tuple[ToolDecision, ...] | None:
-    """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
-    decisions: list[ToolDecision] = []
-    for number, call in enumerate(calls, 1):
-        view.print_note(pending_view(call, f"{number} of {len(calls)}" if len(calls) > 1 else ""))
-        decision = await _ask_decision(call, source, view, check)
-        if decision is None:
-            return None
-        decisions.append(decision)
-    return tuple(decisions)
-
-
-async def _ask_decision(call: PendingCall, source: TextSource, view: Output, check: Check) -> ToolDecision | None:
-    """The decision of a person about one call; None: the person gave up."""
-    while (answer := await source.ask(QUESTION)) is not None:
-        match answer.strip().lower():
-            case "y" | "yes":
-                return ToolDecision(call.call_id, True)
-            case "n" | "no":
-                reason = await source.ask("reason (Enter: none): ")
-                return None if reason is None else ToolDecision(call.call_id, False, reason.strip() or None)
-            case "e" | "edit":
-                if (decision := await _ask_arguments(call, source, view, check)) is not None:
-                    return decision
-            case _:
-                view.hint(HELP)
-    return None
-
-
-async def _ask_arguments(call: PendingCall, source: TextSource, view: Output, check: Check) -> ToolDecision | None:
-    """An approval with other arguments; None: the person gave up the edit."""
-    draft = plain_json(call.arguments)
-    view.hint(
-        "Enter runs it with these arguments; Ctrl-C leaves it as it was"
-        if source.prefills
-        else "type the arguments as JSON, in place of those above; Ctrl-C leaves them as they were"
-    )
-    while (text := await source.ask("arguments: ", prefill=draft)) is not None:
-        draft = text
-        try:
-            arguments = json.loads(text)
-            if not isinstance(arguments, dict):
-                raise AnswerInvalid("give a JSON object, as in {" + '"name": "value"' + "}")
-            if _sorted_json(arguments) == _sorted_json(call.arguments):  # unlike ==, JSON tells 1 from true
-                return ToolDecision(call.call_id, True)
-            await check(call, text)
-        except (ValueError, RecursionError) as error:
-            view.error(AnswerInvalid(f"that is not valid JSON: {error}"))
-        except AnswerInvalid as error:
-            view.error(error)
-        else:
-            return ToolDecision(call.call_id, True, None, text)
-    return None
 
 
 def _sorted_json(arguments: Mapping[str, Any]) -> str:

@@ -49,9 +49,9 @@ class StdinLines:
 
     interactive = prefills = False
 
-    def __init__(self, fd: int | None = None) -> None:
+    def __init__(self) -> None:
         # Without stdin, descriptor 0 may be another file, such as the store.
-        self._fd = (0 if sys.stdin is not None else None) if fd is None else fd
+        self._fd = None if sys.stdin is None else 0
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._room = threading.Semaphore(LINES_AHEAD)
         self._thread: threading.Thread | None = None
@@ -83,7 +83,6 @@ class StdinLines:
             loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
     def _read_lines(self) -> Iterator[str]:
-        """The lines of the file descriptor."""
         pieces: list[bytes] = []  # of the unfinished line
         while chunk := self._read_chunk():
             first, *more = chunk.split(b"\n")

@@ -48,7 +48,7 @@ def context_view(overview: ContextOverview) -> RenderableType:
         table.add_row(Text(sign, style=style), name, f"{tokens:,}", f"{100 * tokens / total:.1f} %")
     used = 100 * overview.used_tokens / max(1, overview.window_tokens)
     head = f"{visible(overview.model)}: {overview.used_tokens:,} of {overview.window_tokens:,} tokens ({used:.1f} %)"
-    return Group(Text(head), _Bar(rows), table, *_remarks(overview))
+    return Group(Text(head), _Bar(rows), table, *(Text(text, style) for text, style in _remarks(overview)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +64,36 @@ class _Bar:
         yield Text.assemble(*((sign * count, style) for (sign, style), count in signs))
 
 
-def _remarks(overview: ContextOverview) -> Iterator[Text]:
-    """Remarks: how the numbers were measured, and what is unusual about the window."""
+def _remarks(overview: ContextOverview) -> Iterator[tuple[str, str]]:
+    """Remarks and their styles: how the numbers were measured, and what is unusual about the window."""
     estimated, used = overview.estimated_tokens, overview.used_tokens
     if overview.measured_tokens is not None:
-        yield Text(
-            f"measured: the last request took {overview.measured_tokens:,} tokens; what came since is estimated",
-            style="dim",
-        )
+        text = f"measured: the last request took {overview.measured_tokens:,} tokens; what came since is estimated"
     elif estimated != used:
-        yield Text(f"estimated: {estimated:,} tokens, corrected by what was measured before", style="dim")
+        text = f"estimated: {estimated:,} tokens, corrected by what was measured before"
     else:
-        yield Text("estimated: nothing of this was measured yet", style="dim")
+        text = "estimated: nothing of this was measured yet"
+    yield text, "dim"
     if overview.nodes:
         summaries = f"{plural(len(overview.nodes), 'summary', 'summaries')} ({first_names(overview.nodes, NAMES_MAX)})"
         verb = "stands for" if len(overview.nodes) == 1 else "stand for"
-        yield Text(f"{summaries} {verb} {plural(overview.hidden_messages, 'earlier message')}", style="dim")
+        yield f"{summaries} {verb} {plural(overview.hidden_messages, 'earlier message')}", "dim"
     if overview.stubs:
         which = first_names([message_handle(seq) for seq in sorted(overview.stubs)], NAMES_MAX)
-        yield Text(f"{plural(len(overview.stubs), 'message')} shown only in part: {which}", style="dim")
+        yield f"{plural(len(overview.stubs), 'message')} shown only in part: {which}", "dim"
     if (results := overview.results).whole_tokens:
-        yield Text(
-            f"tool results: {results.whole_tokens:,} tokens returned, {results.shown_tokens:,} shown:"
-            f" {100 * results.saved_share:.1f} % saved",
-            style="dim",
-        )
+        shown = f"{results.whole_tokens:,} tokens returned, {results.shown_tokens:,} shown"
+        yield f"tool results: {shown}: {100 * results.saved_share:.1f} % saved", "dim"
     if overview.pending_edits:
-        yield Text(f"{plural(overview.pending_edits, 'memory edit')} to be told with the next request", style="dim")
+        yield f"{plural(overview.pending_edits, 'memory edit')} to be told with the next request", "dim"
     if overview.rewrite is not None and overview.rewrite != "first":
-        yield Text(
-            f"the next request begins anew, without the provider's cache: {reason_text(overview.rewrite)}", "yellow"
-        )
+        reason = reason_text(overview.rewrite)
+        yield f"the next request begins anew, without the provider's cache: {reason}", "yellow"
     if overview.over_tokens:
         text = f"{overview.over_tokens:,} tokens more than fit: the oldest messages leave the window before the next"
-        yield Text(text, style="yellow")
+        yield text, "yellow"
     if not overview.sent:
-        yield Text("(nothing was sent like this yet: the next message will be)", style="dim")
+        yield "(nothing was sent like this yet: the next message will be)", "dim"
 
 
 def steps_view(steps: Sequence[StepInfo]) -> RenderableType:

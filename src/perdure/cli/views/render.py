@@ -219,5 +219,4 @@ class RunRenderer:
 
 
 def _tool_text(text: str, *, style: str = "") -> Line:
-    """A line about a tool call."""
     return Line(f"⚙ {visible(text)}".replace("\n", " "), style=style)

@@ -163,7 +163,6 @@ class Terminal:
             self._out.file.flush()
 
     def _print(self, console: Console, *renderables: RenderableType) -> None:
-        """Print whole lines."""
         self.end_line()
         if console.is_terminal:
             console.print(*renderables, sep="\n")
@@ -193,7 +192,6 @@ class _Status:
             self._timer = asyncio.get_running_loop().call_later(STATUS_AFTER_S, self._draw)
 
     def _draw(self) -> None:
-        """Write the line."""
         self._timer, self._visible = None, True
         # A text of two lines could not be erased.
         line = fold(self._text, self._console.width - 1)

@@ -315,7 +315,6 @@ def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """All lines of the arguments."""
     if not arguments:
         yield "(no arguments)"
     for name, value in arguments.items():

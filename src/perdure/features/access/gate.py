@@ -37,7 +37,7 @@ class StoreGate(Gate):
         super().__init__(library, config)
         store, clock = library.app.shared.store, library.app.ports.clock
         self.ring = KeyRing(store, clock)
-        self.sessions = KeySessions(config.api_key, clock, library.upkeep.claim, self.ring, library.app.cipher)
+        self.sessions = KeySessions(config.api_key, clock, library.upkeep.claim, self.ring, library.app.ports.cipher)
         self.limiter = Limiter(store, clock)
         self.organisations = OpenOrganisations(library)
 

@@ -59,17 +59,8 @@ async def _list_messages(
     library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId | None
 ) -> Sequence[Message]:
     """All messages of a conversation, oldest first."""
-    found: list[Message] = []
-    conversation = (await library.agent_of(agent_id).find_conversation(conversation)).id
-    while True:
-        page = await library.agent_of(agent_id).messages(
-            conversation=conversation,
-            limit=_PAGE,
-            before_seq=None,
-            after_seq=found[-1].seq if found else None,
-            newest_first=False,
-            reset=False,
-        )
+    agent, found = library.agent_of(agent_id), list[Message]()
+    line = (await agent.find_conversation(conversation)).id
+    while page := await agent.messages(conversation=line, limit=_PAGE, after_seq=found[-1].seq if found else None):
         found += page
-        if len(page) < _PAGE:
-            return found
+    return found

@@ -71,8 +71,9 @@ def write_agent_file(
     if agent["llm_config"].get("reasoning_effort") is None:
         settings.pop("reasoning", None)  # answers have a value where none is set
     messages, *others = ([one for one in line if one.kind == "message"] for line in conversations)
-    lines = [_system_line(agent)] if messages else []
-    in_context = ["message-0"] if messages else []
+    system: dict[str, Any] = {"type": "message", "id": "message-0", "role": "system", "agent_id": "agent-0"}
+    system |= {"content": [{"type": "text", "text": agent["system"]}], "created_at": agent["created_at"]}
+    lines, in_context = ([system], ["message-0"]) if messages else ([], [])
     for message in messages:
         if message.id in shown:
             in_context.append(f"message-{len(lines)}")
@@ -105,14 +106,6 @@ def write_agent_file(
         "tools": tools,
         "metadata": own_part(replace(copy, conversations=[first, *own])),
         "created_at": at.isoformat(),
-    }
-
-
-def _system_line(agent: Mapping[str, Any]) -> dict[str, Any]:
-    """The system message, with which a history begins."""
-    content = [{"type": "text", "text": agent["system"]}]
-    return {"type": "message", "id": "message-0", "role": "system", "content": content, "agent_id": "agent-0"} | {
-        "created_at": agent["created_at"]
     }
 
 

@@ -24,7 +24,7 @@ _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 
 
 @dataclass(slots=True)
-class Page:
+class HtmlPage:
     """The text of a page and how much of it is no text."""
 
     lines: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Page:
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.page = Page()
+        self.page = HtmlPage()
         self._line: list[str] = []
         self._unread = ""
 

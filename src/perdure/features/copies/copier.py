@@ -53,9 +53,12 @@ def copy_store(
         _check_source(source, target)
         total = sum(source.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
         done, copied = 0, {}
+
+        def tell(before: int, rows: int) -> None:
+            progress("copying", before + rows, total)
+
         for shape in shapes:
-            tell = functools.partial(_tell_rows, progress, done, total)
-            digest = copied[shape.name] = _copy_table(source, target, shape, tell)
+            digest = copied[shape.name] = _copy_table(source, target, shape, functools.partial(tell, done))
             done += digest.rows
         for kind in TABLES:
             _index(target, kind, progress)
@@ -70,10 +73,6 @@ def copy_store(
         target.db.run("DELETE FROM schema_migrations WHERE number = :number", {"number": INCOMPLETE})
     target.finish()
     return CopyReport(contents.rows, len(shapes), contents.digest, resumed)
-
-
-def _tell_rows(progress: Progress, before: int, total: int, rows: int) -> None:
-    progress("copying", before + rows, total)
 
 
 def _prepare(target: Side, command: str, at: str) -> bool:
@@ -130,17 +129,13 @@ def _check_source(source: Side, target: Side) -> None:
     counters = json.dumps([list(row) for row in source.db.rows("SELECT name, value FROM counters ORDER BY name", {})])
     noted = target.db.rows("SELECT after FROM copy_progress WHERE name = :name", {"name": SOURCE})
     if noted and noted[0][0] != counters:
-        raise _changed(source, target)
+        raise Conflict(
+            f"{source.place} has changed since a part of it was copied to {target.place}: remove that, and begin anew"
+            " while nobody uses the source"
+        )
     if not noted:
         with target.change():
             _note(target, SOURCE, counters, Digest(), done=True)
-
-
-def _changed(source: Side, target: Side) -> Conflict:
-    return Conflict(
-        f"{source.place} has changed since a part of it was copied to {target.place}: remove that, and begin anew while"
-        " nobody uses the source"
-    )
 
 
 def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: bool) -> None:

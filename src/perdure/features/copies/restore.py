@@ -40,7 +40,6 @@ CHECKED_AT_ONCE = 500
 class StoreSummary:
     """What is in a store: `version` of its tables."""
 
-    place: str
     agents: int
     messages: int
     version: int
@@ -81,7 +80,7 @@ def look_at_backup(path: Path) -> StoreSummary:
             (version,) = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()
         except SQLITE_ERRORS as error:
             raise store_error(error, path) from error
-    return StoreSummary(str(path), agents, messages, version)
+    return StoreSummary(agents, messages, version)
 
 
 async def restore(path: Path, target: Address, *, at: datetime, progress: Progress) -> RestoreReport:
@@ -141,7 +140,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
                 if name not in OF_THE_FILE
             ]
             total = sum(side.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
-            contents.append(contents_of(side, shapes, tell=functools.partial(_tell_rows, tell, total)))
+            contents.append(contents_of(side, shapes, tell=lambda rows, total=total: tell("comparing", rows, total)))
     if contents[0].digest != contents[1].digest:
         raise StoreDamaged(f"the copy of {path} differs from it: the disk fails. The store is as it was")
     with closing(connect(copy)) as connection:
@@ -171,10 +170,6 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
             f"{sum(fault.count for fault in damage):,} rows of the backup are damaged ({damage[0].owner_id}:"
             f" {damage[0].text}): {ANOTHER_HELPS}"
         )
-
-
-def _tell_rows(tell: Progress, total: int, rows: int) -> None:
-    tell("comparing", rows, total)
 
 
 def _finish(copy: Path, swap: Callable[[Path, Progress], str], tell: Progress) -> str:

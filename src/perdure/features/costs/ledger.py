@@ -134,12 +134,11 @@ class CostLedger:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as JSON has it: tokens, and US dollars, where null means unknown."""
-        return asdict(self, dict_factory=_plain)
 
+        def plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs}
 
-def _plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a value, times in ISO 8601."""
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs}
+        return asdict(self, dict_factory=plain)
 
 
 def build_ledger(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 from perdure.app import prices_of
@@ -20,7 +20,6 @@ from perdure.engine.prompt.prefixes import prefix_of_run
 from perdure.features.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
 from perdure.library.parts.checks import check_limit
 from perdure.library.parts.part import AsyncAgentPart, find_conversation
-from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 NODES_MAX = 10_000
@@ -41,50 +40,27 @@ class AsyncCosts(AsyncAgentPart):
         Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
         """
         check_limit(limit)
-
-        def find(tx: Tx) -> Conversation:
-            return find_conversation(tx, self.id, conversation)
-
-        def prices(model: str) -> Prices:
-            return prices_of(model, self._app.models)
-
-        store = self._ports.store
-        return await read_ledger(await store.read(find), prices, store, self._ports.counter, limit=limit)
-
-
-async def read_ledger(
-    conversation: Conversation, prices_of: Callable[[str], Prices], store: Store, counter: TokenCounter, *, limit: int
-) -> CostLedger:
-    """Read the costs of a conversation's newest requests, and of the summaries since the first of them.
-
-    Args:
-        prices_of: of a model, by its handle.
-        limit: the most requests.
-    """
-    agent_id, seq = conversation.agent_id, conversation.seq
-
-    def list_steps(tx: Tx, before: Step | None, count: int) -> Sequence[Step]:
-        return tx.steps.list(agent_id, conversation_seq=seq, limit=count, before=before)
-
-    steps: list[Step] = []
-    while (missing := limit + 1 - len(steps)) > 0:  # the first one listed is compared with the one before it
-        page = await store.read(list_steps, steps[-1] if steps else None, min(STEPS_AT_ONCE, missing))
-        if not page:
-            break
-        steps += page
-    steps.reverse()
-    counter = _Memory(counter)
-    prices = {model: prices_of(model) for model in {step.model for step in steps}}
-    requests: list[RequestCost] = []
-    for start in range(0, len(steps), STEPS_AT_ONCE):
-        group = steps[start : start + STEPS_AT_ONCE]
-        before = requests[-1] if requests else None
-        requests += await store.read(_read_requests, conversation, group, before, prices, counter)
-    steps, requests = steps[-limit:], requests[-limit:]
-    left_out, nodes = await store.read(_read_rest, conversation, steps[0] if steps else None)
-    node_prices = {model: prices_of(model) for model in {node.model for node in nodes} if model is not None}
-    summaries = [summary_cost(node, node_prices.get(node.model or "", Prices())) for node in nodes]
-    return build_ledger(conversation.id, requests, summaries, left_out=left_out)
+        store, models, counter = self._ports.store, self._app.models, _Memory(self._ports.counter)
+        line = await store.read(find_conversation, self.id, conversation)
+        steps: list[Step] = []
+        while (missing := limit + 1 - len(steps)) > 0:  # the first one listed is compared with the one before it
+            page = await store.read(_list_steps, line, steps[-1] if steps else None, min(STEPS_AT_ONCE, missing))
+            if not page:
+                break
+            steps += page
+        steps.reverse()
+        prices = {model: prices_of(model, models) for model in {step.model for step in steps}}
+        requests: list[RequestCost] = []
+        for start in range(0, len(steps), STEPS_AT_ONCE):
+            group = steps[start : start + STEPS_AT_ONCE]
+            before = requests[-1] if requests else None
+            requests += await store.read(_read_requests, line, group, before, prices, counter)
+        steps, requests = steps[-limit:], requests[-limit:]
+        left_out, nodes = await store.read(_read_rest, line, steps[0] if steps else None)
+        summarisers = {node.model for node in nodes if node.model is not None}
+        prices |= {model: prices_of(model, models) for model in summarisers - prices.keys()}
+        summaries = [summary_cost(node, prices.get(node.model or "", Prices())) for node in nodes]
+        return build_ledger(line.id, requests, summaries, left_out=left_out)
 
 
 class _Memory:
@@ -92,6 +68,10 @@ class _Memory:
 
     def __init__(self, counter: TokenCounter) -> None:
         self.count, self.at_least = functools.cache(counter.count), counter.at_least
+
+
+def _list_steps(tx: Tx, conversation: Conversation, before: Step | None, count: int) -> Sequence[Step]:
+    return tx.steps.list(conversation.agent_id, conversation_seq=conversation.seq, limit=count, before=before)
 
 
 def _read_requests(
@@ -106,7 +86,7 @@ def _read_requests(
     agent_id, seq = conversation.agent_id, conversation.seq
     found = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     runs = {key.seq: run for key, run in found.items()}
-    before = tx.steps.list(agent_id, conversation_seq=seq, limit=1, before=steps[0])
+    before = _list_steps(tx, conversation, steps[0], 1)
     prefix_seqs = [before[0].recipe.prefix_seq if before else -1, *(step.recipe.prefix_seq for step in steps)]
     written = tx.prefixes.list_rewrites(agent_id, seq, after_seq=min(prefix_seqs), upto_seq=max(prefix_seqs))
     costs: list[RequestCost] = [] if earlier is None else [earlier]

@@ -74,7 +74,7 @@ class FileWorker(Worker):
     def __init__(self, app: App, *, progress_s: float = 0.3) -> None:
         ports = app.ports
         super().__init__("reading files", self._read_all, ports.settings.lease_s)
-        self._ports, self._convert, self._progress_s = ports, converter_of(app.settings, app.reading), progress_s
+        self._ports, self._convert, self._progress_s = ports, converter_of(app.settings, app.shared.reading), progress_s
         self._next_cleanup = ports.clock.now()
         self._next_sweep = self._next_cleanup + CLEANUP_EVERY
         ports.signals.on("files", self.wake)

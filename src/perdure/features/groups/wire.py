@@ -104,8 +104,7 @@ class GroupIn(GroupChangesIn):
         kind = self.manager_config.manager_type or "round_robin"
         if kind == "swarm":
             raise NotSupported("manager_config.manager_type: there are no swarm groups; a dynamic one comes nearest")
-        values: dict[str, Any] = {**self.changes}
-        return NewGroup(kind=kind, **values)
+        return {"kind": kind, **self.changes}
 
 
 class Group(

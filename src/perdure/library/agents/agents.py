@@ -11,6 +11,7 @@ from typing import Any, Literal
 from perdure.app import App
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
+from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, FeatureMissing, NotFound
 from perdure.core.features import Point
 from perdure.core.hooks import ConversationEnd
@@ -175,16 +176,17 @@ class AllAgents(AsyncPart):
         agent = await self._ports.store.read(_resolve_agent, name_or_id)
         if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
             await self._app.decide()
-        return _in_effect(self._app, agent)
+        return in_effect(agent, self._app.models)
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
         agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
-        return None if agent is None else _in_effect(self._app, agent)
+        return None if agent is None else in_effect(agent, self._app.models)
 
     async def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
+        agents = await self._ports.store.read(_load_page, where, page, order)
+        return [in_effect(agent, self._app.models) for agent in agents]
 
     async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
@@ -223,7 +225,7 @@ class AsyncAgentRecord(AsyncAgentPart):
     @reads
     def memory(self, tx: Tx) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
-        return (_in_effect(self._app, tx.agents.get(self.id)), tx.blocks.list_by_agent(self.id))
+        return in_effect(tx.agents.get(self.id), self._app.models), tx.blocks.list_by_agent(self.id)
 
     async def edit(
         self,
@@ -262,32 +264,24 @@ class AsyncAgentRecord(AsyncAgentPart):
                 renew_system_message(tx, self.id, 0, inputs)
             return tx.agents.get(self.id)
 
-        return _in_effect(self._app, await delete(self._ports, update))  # a companion may go
+        return in_effect(await delete(self._ports, update), self._app.models)  # a companion may go
 
     async def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
         InvalidInput, NotFound."""
-        agent_id = self.id
-        check_text("agent_id", agent_id)
-        hooks = self._ports.hooks
-        if "conversation_end" not in hooks.points:
-            await delete_agent(agent_id, self._ports)
-            return
-        ended = await self._ports.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))
-        await delete_agent(agent_id, self._ports)
+        check_text("agent_id", self.id)
+        ended: Sequence[Conversation] = ()
+        if "conversation_end" in self._ports.hooks.points:
+            ended = await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=LIMIT_MAX))
+        await delete_agent(self.id, self._ports)
         for conversation in ended:
-            await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
+            await self._ports.hooks.fire(ConversationEnd(agent_id=self.id, conversation_id=conversation.id))
 
 
 async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> None:
     """Check that the context engine of these settings can be used here. Raises: InvalidInput."""
     if isinstance(settings, Mapping) and settings.get(CONTEXT_ENGINE) is not None:
         await run_in_own_thread(ports.engine_calls.engines.check, settings)  # it may import a package
-
-
-def _in_effect(app: App, agent: Agent) -> Agent:
-    """The agent with the model of its next run."""
-    return in_effect(agent, app.models)
 
 
 def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAgent]:
@@ -309,7 +303,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
     message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
     return [
         WholeAgent(
-            agent=_in_effect(app, agent),
+            agent=in_effect(agent, app.models),
             blocks=blocks[agent.id],
             tools=[named[tool.id] for tool in tools[agent.id]],
             codes=codes,

@@ -371,7 +371,6 @@ def _resolve_archive(tx: Tx, name_or_id: str) -> ArchiveInfo:
 
 
 def _named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
-    """The id of the passage that has this name in an archive."""
     return PassageId(derived_id("passage", archive_id, *name))
 
 

@@ -83,9 +83,14 @@ class AsyncSearch(AsyncAgentPart):
         _check_search(text, limit, offset)
         for role in roles:
             check_choice("a role", role, get_args(Role))
-        first, last = period(since, until, await self._zone(since, until))
+        zone = "UTC"
+        if isinstance(since, str) or isinstance(until, str):
+            zone = (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
+        first, last = period(since, until, zone)
         where = MessageFilter(roles=tuple(roles), since=first, until=last)
-        return await self._app.search.messages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
+        return await self._ports.search.messages(
+            self.id, text, where=where, limit=limit, offset=offset, explain=explain
+        )
 
     async def recall(
         self,
@@ -116,7 +121,10 @@ class AsyncSearch(AsyncAgentPart):
             raise InvalidInput("query is empty: say what is looked for")
         check_budget(budget_tokens)
         check_range("floor", floor, 0, 1, whole=False)
-        _check_archives(archives)
+        if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
+            raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
+        for archive_id in archives or ():
+            check_text("an archive's id", archive_id)
         if self._agent_id is None and not archives:
             raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
         check_zone(timezone)
@@ -135,7 +143,7 @@ class AsyncSearch(AsyncAgentPart):
             explain=explain,
             timezone=timezone,
         )
-        return await self._app.search.recall(scope, query, count=self._app.ports.counter.count)
+        return await self._ports.search.recall(scope, query, count=self._app.ports.counter.count)
 
     async def search_passages(
         self,
@@ -166,7 +174,7 @@ class AsyncSearch(AsyncAgentPart):
         if since is not None or until is not None:
             first, last = period(since, until, zone)
             where = replace(where, since=first, until=last)
-        return await self._app.search.passages(
+        return await self._ports.search.passages(
             archives,
             text,
             where=where,
@@ -216,12 +224,6 @@ class AsyncSearch(AsyncAgentPart):
         conversations = await self._ports.store.read(lambda tx: tx.conversations.list_by_keys(keys))
         return FoundMessages(hits, {one.key: one.id for one in conversations})
 
-    async def _zone(self, since: Moment, until: Moment) -> str:
-        """The agent's time zone, if one of the moments needs it."""
-        if not isinstance(since, str) and not isinstance(until, str):
-            return "UTC"
-        return (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
-
     def _search(self, mode: SearchMode) -> Search:
         """The search of this mode. Raises: InvalidInput: there are no vectors here."""
         app = self._app
@@ -230,9 +232,9 @@ class AsyncSearch(AsyncAgentPart):
                 f"search_mode 'vector' needs an embedder, and there is none here: {app.embedding_reason}"
             )
         if mode != "fts":
-            return app.search
+            return self._ports.search
         if self._words_only is None:
-            reason, limits = "search_mode is 'fts'", app.search.limits
+            reason, limits = "search_mode is 'fts'", self._ports.search.limits
             self._words_only = Search(app.store, app.ports.clock, reason=reason, limits=limits)
         return self._words_only
 
@@ -242,14 +244,6 @@ def _check_search(text: Any, limit: Any, offset: Any) -> None:
     check_limit(limit)
     check_number("offset", offset)
     check_text("text", text)
-
-
-def _check_archives(archives: Any) -> None:
-    """Check a list of archive ids. Raises: InvalidInput."""
-    if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
-        raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
-    for archive_id in archives or ():
-        check_text("an archive's id", archive_id)
 
 
 def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
@@ -308,7 +302,6 @@ def _by_cosine(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
 
 
 def _sum_reports(reports: Iterable[SearchReport]) -> SearchReport:
-    """The sum of the reports of several searches for one query."""
     every = list(reports)
     if not every:
         return SearchReport()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -114,8 +114,12 @@ class Page:
         found = query(above=above, below=below, newest_first=newest_first, limit=self.limit)
         return found[::-1] if self.from_end else found
 
-    def flatten(self, groups: Sequence[Sequence[T]]) -> list[T]:
-        """The items of groups that are in the page's order, each group in that order too."""
+    def select_shown(self, shown: Iterable[Sequence[T]], *, id_of: Callable[[T], str]) -> list[T]:
+        """The items of this page, of what is shown of each message, oldest first; that of one message is not split.
+
+        Raises: NotFound, as `select`.
+        """
+        groups = self.select(list(filter(None, shown)), kind="message", id_of=lambda group: id_of(group[0]))
         return [one for group in groups for one in (group if self.ascending else reversed(group))]
 
     def select(self, items: Sequence[T], *, kind: str, id_of: Callable[[T], str]) -> list[T]:

@@ -48,7 +48,9 @@ class ModelHandles(AsyncPart):
         models = self._app.models
         if handle is None or self.means_default(handle):  # older configurations name no provider
             handle = (await self._app.decide() if models.unused_servers else self._app.choice).handle
-        handles = self._handles_meant(handle)
+        provider, _, name = handle.partition("/")
+        # `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
+        handles = (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)
         if models.provider_of(handles[0]) is None and "/" in handle:
             await self.reload()
         await models.look_for(handles[0])
@@ -59,14 +61,6 @@ class ModelHandles(AsyncPart):
         if agent_id is not None and await self._ports.store.read(lambda tx: tx.agents.model(agent_id)) == handle:
             return handle
         raise models.not_found(handle)
-
-    def _handles_meant(self, handle: str) -> Sequence[str]:
-        """The handles here that a client of Letta's server may mean by this one, the likeliest first.
-
-        `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
-        """
-        provider, _, name = handle.partition("/")
-        return (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)
 
 
 RESERVED = frozenset({*PROVIDERS, *ALIASES, "letta", "perdure", "local"})
@@ -248,6 +242,5 @@ class AllProviders(AsyncPart):
 
 
 def _model_error(problem: str, status: int) -> ModelError:
-    """The error of a provider that did not list its models."""
     kind = "llm_authentication" if status in (401, 403) else "llm_bad_request"
     return ModelError(problem, kind=kind)

@@ -37,7 +37,7 @@ class Jobs(AsyncPart):
             idempotency_key: the same key again is the same batch.
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
-        callback = callback_to_store(callback, self._ports.cipher)
+        callback = callback and callback_to_store(callback, self._ports.cipher)
         requests = await prepare_batch(self._app, parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:
@@ -153,7 +153,6 @@ def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
 
 
 def _run_id_of(job_id: str) -> RunId:
-    """The id of the run that a job shows."""
     return RunId(PREFIXES["run"] + job_id.removeprefix(PREFIXES["job"]))
 
 

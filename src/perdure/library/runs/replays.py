@@ -15,6 +15,7 @@ from perdure.core.loops import split_arguments
 from perdure.core.messages import Message, Part, Reasoning, ToolCall, parts_to_json, text_of
 from perdure.core.models import ModelRequest
 from perdure.core.runs import NO_USAGE, Run, Step, Usage
+from perdure.core.text.reprs import attributes
 from perdure.engine.budget import CallBudget
 from perdure.library.parts.checks import check_text
 from perdure.library.parts.part import AsyncAgentPart, find_run, list_run_messages, reads
@@ -71,8 +72,7 @@ class Replay:
             {"id": step.step_id, "old": step.old.as_shape(), "new": None if step.new is None else step.new.as_shape()}
             for step in self.steps
         ]
-        names = ("run_id", "old_model", "new_model", "end")
-        return {name: getattr(self, name) for name in names} | {"steps": steps}
+        return attributes(self, "run_id", "old_model", "new_model", "end") | {"steps": steps}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class AsyncReplays(AsyncAgentPart):
 
     def _export_step(self, tx: Tx, step: Step) -> dict[str, Any]:
         """A step with what was sent and received."""
-        names = ("id", "index", "status", "model", "stop_reason", "created_at", "ended_at")
-        shape: dict[str, Any] = {name: getattr(step, name) for name in names} | {"usage": asdict(step.usage)}
+        shape = attributes(step, "id", "index", "status", "model", "stop_reason", "created_at", "ended_at")
+        shape |= {"usage": asdict(step.usage)}
         shape["price"] = prices_of(step.model, self._app.models).price(step.usage)
         shape["failure"] = None if step.failure is None else asdict(step.failure)
         exchange = tx.steps.exchange(step)
@@ -231,7 +231,6 @@ def _key(call: ToolCall) -> tuple[str, Any]:
 
 
 def _message_shape(message: Message) -> dict[str, Any]:
-    """A message with its parts."""
-    names = ("id", "role", "kind", "name", "text", "step_id", "created_at", "occurred_at")
     shown = [part for part in message.parts if not isinstance(part, Reasoning) or part.text]
-    return {name: getattr(message, name) for name in names} | {"parts": json.loads(parts_to_json(shown))}
+    parts = {"parts": json.loads(parts_to_json(shown))}
+    return attributes(message, "id", "role", "kind", "name", "text", "step_id", "created_at", "occurred_at") | parts

@@ -12,7 +12,7 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.messages import Message
 from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
-from perdure.domain.conversations.spans import Span, spans_of
+from perdure.domain.conversations.spans import RunSpan, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.library.parts.checks import Page, check_limit, check_number
 from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads, writes
@@ -135,12 +135,12 @@ class AsyncRuns(AsyncReplays):
         """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
         reset included; what it makes of one message is not split. Raises: NotFound."""
 
-        def read(tx: Tx) -> Sequence[Sequence[T]]:
+        def read(tx: Tx) -> Sequence[T]:
             run = tx.runs.get(run_id)
             shown = (show(run, message) for message in join_batches(list_run_messages(tx, run)))
-            return page.select(list(filter(None, shown)), kind="message", id_of=lambda parts: id_of(parts[0]))
+            return page.select_shown(shown, id_of=id_of)
 
-        return page.flatten(await self._ports.store.read(read))
+        return await self._ports.store.read(read)
 
     @writes
     def hide_run(self, tx: Tx, run_id: RunId) -> Run:
@@ -166,7 +166,7 @@ class AsyncRuns(AsyncReplays):
         return run.usage if run.ended else sum((step.usage for step in steps), Usage())
 
     @reads
-    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Span]]:
+    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[RunSpan]]:
         """The run, and its time line: the run, its model calls and tool calls, by their starts. Raises: NotFound."""
         run = tx.runs.get(run_id)
         steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)

@@ -197,19 +197,15 @@ class AsyncSteps(AsyncAgentPart):
         check_item_limits(tx.limits, tags=kept)
         return _with_agent(tx, run, tx.steps.put_feedback(step, feedback, kept))
 
-    async def messages_of_step(
-        self, step_id: StepId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
+    @reads
+    def messages_of_step(
+        self, tx: Tx, step_id: StepId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
     ) -> Sequence[T]:
         """A page of what `show` makes of the messages that the step brought: the model's, and the results of its
         calls. What it makes of one message is not split. Raises: NotFound."""
-
-        def read(tx: Tx) -> Sequence[Sequence[T]]:
-            run, step = load_with_run(tx, step_id)
-            messages = join_batches(list_run_messages(tx, run))
-            shown = (show(message) for message in messages if message.step_id == step.id)
-            return page.select(list(filter(None, shown)), kind="message", id_of=lambda parts: id_of(parts[0]))
-
-        return page.flatten(await self._ports.store.read(read))
+        run, step = load_with_run(tx, step_id)
+        messages = join_batches(list_run_messages(tx, run))
+        return page.select_shown((show(one) for one in messages if one.step_id == step.id), id_of=id_of)
 
     @reads
     def times_of_step(self, tx: Tx, step_id: StepId) -> tuple[Run, StepTimes]:
@@ -228,11 +224,7 @@ class AsyncSteps(AsyncAgentPart):
 
         Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong.
         """
-
-        def read(tx: Tx) -> Mapping[RunId, Sequence[Step]]:
-            return {run.id: tx.steps.list_by_run(run.key) for run in runs}
-
-        found = await self._ports.store.read(read)
+        found = await self._ports.store.read(lambda tx: {run.id: tx.steps.list_by_run(run.key) for run in runs})
         models = {step.model for steps in found.values() for step in steps}
         prices = {model: self.prices_of(model) for model in models}
         return {run_id: _cost(steps, prices) for run_id, steps in found.items()}

@@ -60,7 +60,15 @@ async def run_tool(
     if tool.spec.kind == "custom":
         if code is None:
             raise InvalidInput(f"tool {tool.spec.name!r} has no source to run")
-        return await _run_code(app, tool, code, arguments, agent_id, author, progress)
+        if agent_id is None and code.takes_agent and needs_agent(code.source, code.function):
+            raise InvalidInput(f"tool {tool.spec.name!r}: this tool takes agent_state: use agent.tools.run")
+        try:
+            fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
+        except ToolError as error:
+            return ToolOutcome(text=str(error), status="error", refused=True)
+        inputs = await app.store.read(load_inputs, tool.id, agent_id, cipher=app.ports.cipher, code=code)
+        outcome = await app.custom.run(tool.spec, code, fitted, inputs, progress=progress)
+        return await _with_blocks(app, outcome, agent_id, author)
     if tool.spec.kind == "memory" and agent_id is not None:
         return await call_by_hand(tool, arguments, agent_id, app.ports, author=author)
     if tool.spec.kind == "memory":
@@ -85,24 +93,8 @@ async def run_tool(
         return ToolOutcome(text=str(error), status="error", refused=isinstance(error, ToolError))
 
 
-async def _run_code(
-    app: App,
-    tool: Tool,
-    code: ToolCode,
-    arguments: Mapping[str, Any],
-    agent_id: AgentId | None,
-    author: Author,
-    progress: Callable[[str], None] | None,
-) -> ToolOutcome:
-    """Run a custom tool in the sandbox, and store its changes of blocks."""
-    if agent_id is None and code.takes_agent and needs_agent(code.source, code.function):
-        raise InvalidInput(f"tool {tool.spec.name!r}: this tool takes agent_state: use agent.tools.run")
-    try:
-        fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
-    except ToolError as error:
-        return ToolOutcome(text=str(error), status="error", refused=True)
-    inputs = await app.store.read(load_inputs, tool.id, agent_id, cipher=app.ports.cipher, code=code)
-    outcome = await app.custom.run(tool.spec, code, fitted, inputs, progress=progress)
+async def _with_blocks(app: App, outcome: ToolOutcome, agent_id: AgentId | None, author: Author) -> ToolOutcome:
+    """The outcome of a custom tool, whose changes of blocks are stored."""
     if not outcome.blocks or agent_id is None:
         return outcome
     now = app.ports.clock.now()

@@ -207,17 +207,12 @@ class AsyncTools(AsyncPart):
         return await self.test_new(_new_tool(source, options), arguments or {}, progress=progress)
 
     async def test_new(
-        self,
-        new: NewTool,
-        arguments: Mapping[str, Any],
-        *,
-        author: Author | None = None,
-        progress: Callable[[str], None] | None = None,
+        self, new: NewTool, arguments: Mapping[str, Any], *, progress: Callable[[str], None] | None = None
     ) -> ToolOutcome:
         """The outcome of a source, which is not stored. Raises: as `create` and `test`."""
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool, code = build_tool(new, UNSAVED)
-        return await run_tool(self._app, tool, code, arguments, author=author or outside(), progress=progress)
+        return await run_tool(self._app, tool, code, arguments, author=outside(), progress=progress)
 
     def read_source(self, source: str, source_type: str) -> Tool:
         """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""

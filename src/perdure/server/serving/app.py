@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
+from perdure.app.telemetry import RegistryNames
 from perdure.core.features import find_features
 from perdure.library.perdure import AsyncPerdure
 from perdure.server import routes
@@ -95,7 +96,7 @@ def create_app(
     app.state.gate = gate = gate_of(perdure, config)
     app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
     app.state.metrics = metrics = Metrics()
-    perdure.app.telemetry.add(metrics.listener(perdure.app.names))
+    perdure.app.telemetry.add(metrics.listener(RegistryNames(perdure.app.models)))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)
     app.router.routes += [*build_routes(), *own, *pages]
     app.router.default = _EitherSlash(app)

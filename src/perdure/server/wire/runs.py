@@ -192,7 +192,7 @@ class StepMetrics(
     )
 
 
-class WireSpan(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
+class WireSpan(WireShape, of=spans.RunSpan, span_id="id", parent_span_id="parent_id", span_name="name"):
     """A stretch of a run, with the names of OpenTelemetry."""
 
     trace_id: str

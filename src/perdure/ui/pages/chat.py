@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -30,6 +30,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.library.agent import AsyncAgentById
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.parts.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
@@ -37,7 +38,7 @@ from perdure.library.runs.steps import overview_of
 from perdure.server.wire.http import library_of, require_scope
 from perdure.server.wire.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of, is_number
+from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_of, environment, field_of, form_of, is_number
 
 MESSAGES_MAX, CONVERSATIONS_MAX = 50, 100
 
@@ -47,19 +48,17 @@ pages = Pages()
 @pages.get("/agents/{agent_id}", "chat.html")
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
-    agent_id = agent_id_of(request)
-    agent = await library.all_agents.resolve(agent_id)
+    own = agent_of(request, library)
+    agent = await library.all_agents.resolve(own.id)
     edit = await _load_edit(request, library)
-    conversation_id = _conversation_id(request) if edit is None else edit["conversation_id"]
-    conversation = await library.agent_of(agent_id).find_conversation(conversation_id)
-    where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
+    conversation = await own.find_conversation(_conversation_id(request) if edit is None else edit["conversation_id"])
+    where = RunFilter(agent_ids=(own.id,), conversation_id=conversation.id, statuses=("queued", "running"))
     # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
     running = await library.runs.page_of_runs(where, ListPage(1, ascending=True))
     before = request.query_params.get("before", "")
-    entries = await library.agent_of(agent_id).transcript(
-        conversation=conversation.id, limit=MESSAGES_MAX, before_seq=int(before) if is_number(before) else None
-    )
-    lines = await library.agent_of(agent_id).conversations(limit=CONVERSATIONS_MAX, after_seq=-1)
+    before_seq = int(before) if is_number(before) else None
+    entries = await own.transcript(conversation=conversation.id, limit=MESSAGES_MAX, before_seq=before_seq)
+    lines = await own.conversations(limit=CONVERSATIONS_MAX)
     return {
         "title": agent.name,
         "agent": agent_shape(agent),
@@ -68,12 +67,10 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "conversations": [_conversation_shape(line) for line in lines],
         "items": [item for entry in entries for item in _entry_items(entry)],
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
-        "pending": [
-            pending_shape(call) for call in await library.agent_of(agent_id).pending(conversation=conversation.id)
-        ],
+        "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
         "run_id": running[0].id if running else None,
         "edit": edit,
-        "context": context_shape(await library.agent_of(agent_id).preview(conversation.id)),
+        "context": context_shape(await own.preview(conversation.id)),
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
@@ -84,7 +81,7 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
     if request.method != "GET" or not (wanted := request.query_params.get("edit")):
         return None
     message_id = MessageId(wanted)
-    source = await library.agent_of(agent_id_of(request)).conversation_of_message(message_id)
+    source = await agent_of(request, library).conversation_of_message(message_id)
     message = await library.messages.message(message_id)
     return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
 
@@ -169,64 +166,57 @@ def _conversation_id(request: Request) -> ConversationId | None:
 @pages.post("/agents/{agent_id}/messages", shows=chat)
 async def send(request: Request, library: AsyncPerdure) -> Notice:
     """Send a message; its run goes on in the background, and the page follows it."""
-    agent_id, form = agent_id_of(request), await form_of(request)
-    conversation = await library.agent_of(agent_id).find_conversation(_conversation_id(request))
-    message = NewMessage((Text(field_of(form, "text")),))
-    await library.messages.send_request(
-        RunRequest(
-            agent_id=agent_id,
-            messages=(message,),
-            conversation_seq=conversation.seq,
-            background=True,
-            idempotency_key=form.get("key") or None,
-        )
-    )
+    agent, form = agent_of(request, library), await form_of(request)
+    await _send(agent, _conversation_id(request), field_of(form, "text"), form.get("key") or None)
     return Notice("")
+
+
+async def _send(
+    agent: AsyncAgentById, conversation: ConversationId | None, sent: str | ToolDecision, key: str | None = None
+) -> None:
+    """Send a text or a decision about a call to a conversation. What follows goes on in the background."""
+    seq = (await agent.find_conversation(conversation)).seq
+    request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
+    if isinstance(sent, str):
+        request = replace(request, messages=(NewMessage((Text(sent),)),))
+    else:
+        request = replace(request, answers=(sent,), partial=True)
+    await agent.send_request(request)
 
 
 @pages.post("/agents/{agent_id}/fork", shows=chat)
 async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
     """Send another text in place of a message, in a new conversation with a copy of what was said before it."""
-    agent_id, form = agent_id_of(request), await form_of(request)
+    agent, form = agent_of(request, library), await form_of(request)
     message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
-    agent = library.agent_of(agent_id)
     source = await agent.conversation_of_message(message_id)
     made = await agent.fork_conversation(source.id, before=message_id)
-    await agent.send_request(
-        RunRequest(agent_id=agent_id, messages=(NewMessage((Text(text),)),), conversation_seq=made.seq, background=True)
-    )
-    return Notice("", location=f"/agents/{agent_id}?conversation={made.id}")
+    await _send(agent, made.id, text)
+    return Notice("", location=f"/agents/{agent.id}?conversation={made.id}")
 
 
 @pages.post("/agents/{agent_id}/stop", shows=chat)
 async def stop(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the runs of the conversation to stop."""
-    await library.agent_of(agent_id_of(request)).cancel_all(conversation=_conversation_id(request))
+    await agent_of(request, library).cancel_all(conversation=_conversation_id(request))
     return Notice("The run was asked to stop.")
 
 
 @pages.post("/agents/{agent_id}/answers", shows=chat)
 async def answer(request: Request, library: AsyncPerdure) -> Notice:
     """Approve or deny a call that waits."""
-    agent_id, form = agent_id_of(request), await form_of(request)
+    agent, form = agent_of(request, library), await form_of(request)
     approves, call_id = form.get("approve") == "yes", field_of(form, "call_id")
-    conversation = await library.agent_of(agent_id).find_conversation(_conversation_id(request))
-    decision = ToolDecision(call_id, approves, form.get("reason") or None)
-    await library.messages.send_request(
-        RunRequest(
-            agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
-        )
-    )
+    await _send(agent, _conversation_id(request), ToolDecision(call_id, approves, form.get("reason") or None))
     return Notice("The call was approved." if approves else "The call was denied.")
 
 
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent another model or profile."""
-    form, one = await form_of(request), await library.agent(agent_id_of(request))
-    before = one.info
+    form, one = await form_of(request), await library.agent(agent_of(request, library).id)
     changes = await library.all_agents.model_changes(form.get("model") or None)
-    settings = {name: value for name, value in before.settings.items() if name != PROFILE}
+    settings = {name: value for name, value in one.info.settings.items() if name != PROFILE}
     if profile := form.get("profile"):
         settings[PROFILE] = profile
     agent = await one.edit({**changes, "settings": settings})
@@ -251,6 +241,11 @@ pages.add("/events/runs/{run_id}", events)
 async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncIterator[bytes]:
     """Each event of a run that the chat shows, as a server-sent event."""
     template = environment().get_template("_item.html")
+
+    def shown(items: Iterable[Data], seq: int | None, message_id: MessageId | None = None) -> bytes:
+        pieces = [{"id": item["id"], "html": template.render(item=item)} for item in items]
+        return _sse("message", {"message": message_id, "items": pieces}, seq)
+
     async for sent in followed:
         seq = sent.seq if isinstance(sent, StoredEvent) else None
         event = sent.event if isinstance(sent, StoredEvent) else sent
@@ -262,23 +257,16 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
                 piece = {"message": delta.message_id, "kind": delta.kind, "index": delta.index, "text": delta.text}
                 yield _sse("delta", piece, seq)
             case MessageAdded(message=Message() as message):
-                items = [{"id": item["id"], "html": template.render(item=item)} for item in message_items(message)]
-                yield _sse("message", {"message": message.id, "items": items}, seq)
+                yield shown(message_items(message), seq, message.id)
             case MemoryEdited():
-                item = edit_item(event.block_id, event.version, event.label, event.diff)
-                items = [{"id": item["id"], "html": template.render(item=item)}]
-                yield _sse("message", {"message": None, "items": items}, seq)
+                yield shown([edit_item(event.block_id, event.version, event.label, event.diff)], seq)
             case ModelChanged():
                 text = f"This agent follows the default model: {event.new} answers from now on, no longer {event.old}."
-                item = {"id": f"model-{seq}", "kind": "note", "name": "Another model", "text": text}
-                items = [{"id": item["id"], "html": template.render(item=item)}]
-                yield _sse("message", {"message": None, "items": items}, seq)
+                yield shown([{"id": f"model-{seq}", "kind": "note", "name": "Another model", "text": text}], seq)
             case StepAbandoned():
                 yield _sse("void", {}, seq)
             case RunEnded(failure=Failure() as failure):
-                item = _failure_item(event.run_id, failure)
-                items = [{"id": item["id"], "html": template.render(item=item)}]
-                yield _sse("message", {"message": None, "items": items}, seq)
+                yield shown([_failure_item(event.run_id, failure)], seq)
     yield _sse("closed", {}, None)
 
 
@@ -299,23 +287,19 @@ async def approvals(request: Request, library: AsyncPerdure) -> Data:
 async def decide(request: Request, library: AsyncPerdure) -> Notice:
     """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
     form = await form_of(request)
-    agent_id, conversation_id = AgentId(field_of(form, "agent_id")), ConversationId(field_of(form, "conversation_id"))
+    agent = library.agent_of(AgentId(field_of(form, "agent_id")))
+    conversation_id = ConversationId(field_of(form, "conversation_id"))
     choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
-    conversation = await library.agent_of(agent_id).find_conversation(conversation_id)
     tool = ""
     if choice == "always":
         require_scope(request, "builder", what="approving all later calls of a tool")
-        waiting = await library.agent_of(agent_id).pending(conversation=conversation_id)
+        waiting = await agent.pending(conversation=conversation_id)
         tool = next((call.name for call in waiting if call.call_id == call_id), "")
         if not tool:
             raise NotFound("call that waits", call_id)
-        await library.agent_of(agent_id).require_approval(tool, required=False)
+        await agent.require_approval(tool, required=False)
     edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
     decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
-    await library.messages.send_request(
-        RunRequest(
-            agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
-        )
-    )
+    await _send(agent, conversation_id, decision)
     texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
     return Notice(texts.get(choice, "The call was approved."))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
 from starlette.requests import Request
 
 from perdure.app import PROVIDERS, describe_calling
@@ -18,7 +22,10 @@ from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
-
+CLIENTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("clients.toml").read_text(encoding="utf-8")
+)
+"""Program -> `text`, what to give it, and a `note`."""
 
 pages = Pages()
 
@@ -56,37 +63,16 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
 
 async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     """What other programs are told to reach this server, with the newest agent where one is named."""
-    address, key = str(request.base_url).rstrip("/"), "none"
-    shell = python = ""
-    if request.app.state.gate.needed:
-        key, python, shell = "the API key", ', api_key=os.environ["PERDURE_API_KEY"]', "LETTA_API_KEY=$PERDURE_API_KEY "
     newest = await library.all_agents.page(AgentFilter(), Page(1, ascending=False), "created")
-    agent = newest[0].id if newest else "agent-…"
-    imports = "import os\n\n" if python else ""
-    api_key = 'os.environ["PERDURE_API_KEY"]' if python else '"none"'
-    letta = f'{imports}from letta_client import Letta\n\nclient = Letta(base_url="{address}"{python})'
-    typescript = f'import Letta from "@letta-ai/letta-client";\n\nconst client = new Letta({{ baseURL: "{address}" }});'
-    openai = (
-        f'{imports}from openai import OpenAI\n\nclient = OpenAI(base_url="{address}/v1", api_key={api_key})\n'
-        f'answer = client.chat.completions.create(\n    model="{agent}",\n'
-        '    messages=[{"role": "user", "content": "Hello"}],\n)'
-    )
-    editor = f"Base URL   {address}/v1\nAPI key    {key}\nModel      {agent}"
-    terminal = (
-        "Before you start, run `perdure search WORDS` for what was said before.\n"
-        'To ask or tell the agent something, run `perdure "TEXT"`.'
-    )
+    values = {"address": str(request.base_url).rstrip("/"), "agent": newest[0].id if newest else "agent-…"}
+    values |= dict.fromkeys(("imports", "letta_key", "shell_key"), "") | {"key": "none", "openai_key": '"none"'}
+    if request.app.state.gate.needed:
+        read = 'os.environ["PERDURE_API_KEY"]'
+        values |= {"key": "the API key", "imports": "import os\n\n", "openai_key": read}
+        values |= {"letta_key": f", api_key={read}", "shell_key": "LETTA_API_KEY=$PERDURE_API_KEY "}
     return [
-        {"name": "letta-client, Python", "note": "", "text": letta},
-        {"name": "letta-client, TypeScript", "note": "", "text": typescript},
-        {"name": "Letta Code", "note": "", "text": f"{shell}LETTA_BASE_URL={address} letta"},
-        {"name": "OpenAI's SDK", "note": "the model is the id of an agent", "text": openai},
-        {
-            "name": "Cursor, and programs with a field for OpenAI's address",
-            "note": "Cursor calls it from its own servers, which do not reach 127.0.0.1",
-            "text": editor,
-        },
-        {"name": "Claude Code", "note": "lines for its CLAUDE.md; it runs the commands", "text": terminal},
+        {"name": name, "note": client.get("note", ""), "text": client["text"].format(**values)}
+        for name, client in CLIENTS.items()
     ]
 
 

@@ -12,7 +12,6 @@ from perdure.context.request.explain import diff as compare
 from perdure.context.request.overview import ContextOverview
 from perdure.context.sections.assemble import canonical
 from perdure.core.ids import ConversationId, StepId
-from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
 from perdure.engine.compaction.room import Preview
@@ -20,7 +19,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Pages, agent_id_of
+from perdure.ui.render import Data, Pages, agent_of
 
 STEPS_MAX, PLOTTED_MIN = 100, 3
 GRID_CELLS, GRID_COLUMNS = 200, 40
@@ -34,23 +33,18 @@ pages = Pages()
 async def context(request: Request, library: AsyncPerdure) -> Data:
     """What fills the window, and the newest requests; with `from` and `to` the difference of two of them, or of one
     and `next`, the next request."""
-    agent_id, query = agent_id_of(request), request.query_params
-    agent = await library.all_agents.resolve(agent_id)
-    named = query.get("conversation")
-    conversation = await library.agent_of(agent_id).find_conversation(ConversationId(named) if named else None)
-    before = query.get("before")
-    steps = await library.agent_of(agent_id).steps(
-        conversation=conversation.id, run_id=None, limit=STEPS_MAX, before=StepId(before) if before else None
-    )
-    preview = await library.agent_of(agent_id).preview(conversation.id)
+    own, query = agent_of(request, library), request.query_params
+    agent = await library.all_agents.resolve(own.id)
+    named, before = query.get("conversation"), query.get("before")
+    conversation = await own.find_conversation(ConversationId(named) if named else None)
+    before_id = StepId(before) if before else None
+    steps = await own.steps(conversation=conversation.id, limit=STEPS_MAX, before=before_id)
+    preview = await own.preview(conversation.id)
     old, new = query.get("from"), query.get("to")
     difference = None
     if old and new:
         next_request = request_of(preview)
-        requests = [
-            next_request if step == NEXT else await library.agent_of(agent_id).request(StepId(step))
-            for step in (old, new)
-        ]
+        requests = [next_request if step == NEXT else await own.request(StepId(step)) for step in (old, new)]
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
     leaving = library.steps.leaving_next(preview)
@@ -59,7 +53,9 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "conversation_id": conversation.id,
         "context": context_shape(preview) | {"parts": _parts(preview, library.steps.prices_of(agent.model))},
         "grid": _grid(overview_of(preview)),
-        "leaving": None if leaving is None else [_leaving_shape(one) for one in leaving],
+        "leaving": None
+        if leaving is None
+        else [attributes(one, "id", "role", at="occurred_at") | {"text": one.text[:LEAVING_CHARS]} for one in leaving],
         "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
         "deltas": list(preview.deltas),
         "tail": preview.status,
@@ -73,19 +69,11 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _leaving_shape(message: Message) -> Data:
-    """A message that leaves the view next."""
-    return attributes(message, "id", "role", at="occurred_at") | {"text": message.text[:LEAVING_CHARS]}
-
-
 def _parts(preview: Preview, prices: Prices) -> list[Data]:
     """The parts of the next request, each with its price where nothing comes from the provider's cache."""
     return [
-        {
-            "name": part.name,
-            "tokens": part.tokens,
-            "price": prices.input_price(plain=part.tokens, cached=0, written=0) if part.tokens else None,
-        }
+        attributes(part, "name", "tokens")
+        | {"price": prices.input_price(plain=part.tokens, cached=0, written=0) if part.tokens else None}
         for part in overview_of(preview).parts
     ]
 

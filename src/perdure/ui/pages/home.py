@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import AlreadyExists
+from perdure.core.ids import AgentId
 from perdure.core.runs import Run, RunFilter, Usage
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
@@ -25,10 +26,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
     after = request.query_params.get("after")
     agents = await library.all_agents.page(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
     runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
-    names = {agent.id: agent.name for agent in agents}
-    for run in runs:
-        if run.key.agent_id not in names:
-            names[run.key.agent_id] = (await library.all_agents.resolve(run.key.agent_id)).name
+    names = await agent_names(library, [run.key.agent_id for run in runs])
     return {
         "title": "Home",
         "agents": [agent_shape(agent) for agent in agents],
@@ -42,6 +40,11 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
         "models": list(library.app.models.handles()),
     }
+
+
+async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
+    """The names of these agents."""
+    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
 
 
 def agent_shape(agent: Agent) -> Data:

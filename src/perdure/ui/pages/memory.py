@@ -19,11 +19,12 @@ from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import attributes
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
+from perdure.library.agent import AsyncAgentById
 from perdure.library.origins.values import MemoryOrigin
 from perdure.library.parts.checks import Page, outside
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, field_of, form_of, is_number
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
@@ -47,38 +48,35 @@ pages = Pages()
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
     first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
-    agent_id, query = agent_id_of(request), request.query_params
-    agent = await library.all_agents.resolve(agent_id)
-    blocks = await library.agent_of(agent_id).blocks.list()
+    own, query = agent_of(request, library), request.query_params
+    agent = await library.all_agents.resolve(own.id)
+    blocks = await own.blocks.list()
     label = query.get("block")
-    versions = [] if not label else await library.agent_of(agent_id).blocks.history(label, limit=VERSIONS_MAX)
+    versions = [] if not label else await own.blocks.history(label, limit=VERSIONS_MAX)
     search, tag = query.get("q", "").strip(), query.get("tag", "").strip()
     where = PassageFilter(tags=(tag,) if tag else ())
     after = None
     if search:
-        hits = await library.agent_of(agent_id).search_passages(search, where, limit=PASSAGES_MAX)
+        hits = await own.search_passages(search, where, limit=PASSAGES_MAX)
         texts = [hit.passage for hit in hits]
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
-        found = await library.agent_of(agent_id).list_passages(page, where=where)
-        texts = list(found)
+        texts = found = [*await own.list_passages(page, where=where)]
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
-    labels = await library.agent_of(agent_id).sources.labels(texts)
-    own = {block.id for block in blocks}
+    labels, attached = await own.sources.labels(texts), {block.id for block in blocks}
     others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
-    timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
+    timeline = await _writes(own, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
-            block_shape(block)
-            | {"shared": await _shared(library, agent_id, block), "labels": await _labels(library, agent_id, block)}
+            block_shape(block) | {"shared": await _shared(library, own.id, block), "labels": await _labels(own, block)}
             for block in blocks
         ],
-        "others": [block_shape(block) for block in others if block.id not in own],
+        "others": [block_shape(block) for block in others if block.id not in attached],
         "limit": DEFAULT_LIMIT_CHARS,
         "label": label,
         "versions": [version_shape(version) for version in versions],
-        "difference": await _difference(request, library, agent_id, label),
+        "difference": await _difference(request, own, label),
         "plot": _growth(versions),
         "passages": [one | {"label": labels.get(one["id"])} for one in passages],
         "search": search,
@@ -96,35 +94,34 @@ async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> lis
     return [{"id": agent.id, "name": agent.name} for agent in agents if agent.id != agent_id]
 
 
-async def _labels(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[str]:
+async def _labels(agent: AsyncAgentById, block: Block) -> list[str]:
     """The labels from outside of lines that a block holds, the least trusted first."""
     lines, found = set(block.value.split("\n")), set[TrustLabel]()
-    for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
+    for version in await agent.blocks.history(block.label, limit=VERSIONS_MAX):
         added = (text for mark, text in diff_lines(version.diff) if mark == "+")
         if version.author.sources and not lines.isdisjoint(added):
             found |= {one.source.label for one in version.author.sources if not one.source.is_trusted}
     return sorted(found, key=TRUST_LABELS.index, reverse=True)
 
 
-async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId, label: str | None) -> Data | None:
+async def _difference(request: Request, agent: AsyncAgentById, label: str | None) -> Data | None:
     """What changed between two versions of a block. Raises: InvalidInput, NotFound."""
     old, new = request.query_params.get("from", ""), request.query_params.get("to", "")
     if not label or not old or not new:
         return None
     first, second = _number("from", old), _number("to", new)
-    return {"from": first, "to": second, "text": await library.agent_of(agent_id).blocks.compare(label, first, second)}
+    return {"from": first, "to": second, "text": await agent.blocks.compare(label, first, second)}
 
 
-async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:
+async def _writes(agent: AsyncAgentById, blocks: Sequence[Block]) -> list[Data]:
     """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
     writes = list[Data]()
     for block in blocks:
-        reasons = await _reasons(library, agent_id, block.id)
-        for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
+        reasons = await _reasons(agent, block.id)
+        for version in await agent.blocks.history(block.label, limit=VERSIONS_MAX):
             key = version.version
             writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
-    found = await library.agent_of(agent_id).list_passages(Page(PASSAGES_MAX, ascending=False))
-    for passage in found:
+    for passage in await agent.list_passages(Page(PASSAGES_MAX, ascending=False)):
         source = passage.source
         author = "system" if source.get("type") == CAPTURED else "agent" if source.get("run_id") else "user"
         writes.append(
@@ -142,14 +139,14 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
     newest = sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
     for write in newest:
         if write["kind"] == "archive":
-            found_reasons = await _reasons(library, agent_id, write["name"]) if write["author"] in CALLERS else {}
+            found_reasons = await _reasons(agent, write["name"]) if write["author"] in CALLERS else {}
             write |= found_reasons.get(None, NO_REASON)
     return newest
 
 
-async def _reasons(library: AsyncPerdure, agent_id: AgentId, memory_id: str) -> dict[int | None, Data]:
+async def _reasons(agent: AsyncAgentById, memory_id: str) -> dict[int | None, Data]:
     """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
-    origin = await library.agent_of(agent_id).why(memory_id)
+    origin = await agent.why(memory_id)
     if not isinstance(origin, MemoryOrigin):
         return {}
     return {
@@ -195,11 +192,10 @@ def block_shape(block: Block) -> Data:
 
 def version_shape(version: BlockVersion) -> Data:
     """A version, with who wrote it, where and when."""
-    sources = [str(one.source) for one in version.author.sources if not one.source.is_trusted]
     return {
         **attributes(version, "block_id", "version", "value", "diff", "agent_name", why="reason", at="created_at"),
         **attributes(version.author, "agent_id", "run_id", "message_id", "label", author="kind"),
-        "sources": sources,
+        "sources": [str(one.source) for one in version.author.sources if not one.source.is_trusted],
     }
 
 
@@ -211,42 +207,37 @@ def passage_shape(passage: Passage) -> Data:
 @pages.post("/agents/{agent_id}/memory/blocks", shows=memory)
 async def create_block(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a new block, or with `block_id` one that there is."""
-    agent_id, form = agent_id_of(request), await form_of(request)
+    agent, form = agent_of(request, library), await form_of(request)
     if block_id := form.get("block_id"):
-        await library.agent_of(agent_id).blocks.attach(BlockId(block_id))
+        await agent.blocks.attach(BlockId(block_id))
         return Notice("The block was attached; the agent reads it with its next message.")
     new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
-    block = await library.agent_of(agent_id).blocks.add(new, author=page_author())
-    return Notice(
-        f"Block {block.label!r} was created; the agent reads it with its next message.",
-        undo=f"/agents/{agent_id}/memory/blocks/{block.label}/detach",
-    )
+    block = await agent.blocks.add(new, author=page_author())
+    undo = f"/agents/{agent.id}/memory/blocks/{block.label}/detach"
+    return Notice(f"Block {block.label!r} was created; the agent reads it with its next message.", undo=undo)
 
 
 @pages.post("/agents/{agent_id}/memory/blocks/{label}/detach", shows=memory)
 async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     """Take a block out of the agent's memory; it stays in the store."""
-    agent_id, label = agent_id_of(request), request.path_params["label"]
-    block = await library.agent_of(agent_id).blocks.get(label)
-    await library.agent_of(agent_id).blocks.detach_block(block.id)
-    return Notice(
-        f"Block {label!r} was detached; it stays in the store.",
-        undo=f"/agents/{agent_id}/memory/blocks",
-        fields={"block_id": block.id},
-    )
+    agent, label = agent_of(request, library), request.path_params["label"]
+    block = await agent.blocks.get(label)
+    await agent.blocks.detach_block(block.id)
+    undo, fields = f"/agents/{agent.id}/memory/blocks", {"block_id": block.id}
+    return Notice(f"Block {label!r} was detached; it stays in the store.", undo=undo, fields=fields)
 
 
 @pages.post("/agents/{agent_id}/memory/blocks/{label}/settings", shows=memory)
 async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     """Change a block's description, its limit, and whether the agent may write it."""
-    agent_id, label = agent_id_of(request), request.path_params["label"]
+    agent, label = agent_of(request, library), request.path_params["label"]
     changes = _settings_of(await form_of(request))
-    before = await library.agent_of(agent_id).blocks.get(label)
-    await library.agent_of(agent_id).blocks.edit(label, changes, author=page_author())
+    before = await agent.blocks.get(label)
+    await agent.blocks.edit(label, changes, author=page_author())
     fields = {"description": before.description or "", "limit": str(before.limit_chars)}
     return Notice(
         f"The settings of block {label!r} were changed.",
-        undo=f"/agents/{agent_id}/memory/blocks/{label}/settings",
+        undo=f"/agents/{agent.id}/memory/blocks/{label}/settings",
         fields=fields | ({"read_only": "yes"} if before.read_only else {}),
     )
 
@@ -270,17 +261,13 @@ def _number(name: str, text: str) -> int:
 @pages.post("/agents/{agent_id}/memory/blocks/{label}", shows=memory)
 async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, if it is still the version that the form was filled from."""
-    agent_id, form, label = agent_id_of(request), await form_of(request), request.path_params["label"]
-    expected = form.get("version", "")
-    block = await library.agent_of(agent_id).blocks.edit(
-        label,
-        {"value": form.get("value", "")},
-        expected=int(expected) if is_number(expected) else None,
-        author=page_author(),
-    )
+    agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
+    version, changes = form.get("version", ""), {"value": form.get("value", "")}
+    expected = int(version) if is_number(version) else None
+    block = await agent.blocks.edit(label, changes, expected=expected, author=page_author())
     return Notice(
         f"Block {label!r} was changed; the agent reads it with its next message.",
-        undo=f"/agents/{agent_id}/memory/blocks/{label}/restore",
+        undo=f"/agents/{agent.id}/memory/blocks/{label}/restore",
         fields={"version": str(block.version - 1)},
     )
 
@@ -288,9 +275,9 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/memory/blocks/{label}/restore", shows=memory)
 async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
-    agent_id, label = agent_id_of(request), request.path_params["label"]
+    agent, label = agent_of(request, library), request.path_params["label"]
     version = _number("version", field_of(await form_of(request), "version"))
-    await library.agent_of(agent_id).blocks.restore(label, version, author=page_author())
+    await agent.blocks.restore(label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
 
 
@@ -300,21 +287,20 @@ async def add_passage(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     tags = tuple(tag.strip() for tag in form.get("tags", "").split(",") if tag.strip())
     passage = NewPassage(text=field_of(form, "text"), tags=tags)
-    added = await library.agent_of(agent_id_of(request)).add_passage(passage)
-    return _notice("The text was stored in the archive.", added)
+    return _notice("The text was stored in the archive.", await agent_of(request, library).add_passage(passage))
 
 
 @pages.post("/agents/{agent_id}/memory/passages/selected", shows=memory)
 async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the selected passages, or give them a tag."""
-    agent_id, form = agent_id_of(request), await request.form()
+    agent, form = agent_of(request, library), await request.form()
     ids = [PassageId(value) for value in form.getlist("passage") if isinstance(value, str)]
     if not ids:
         raise InvalidInput("no passage is selected: tick the boxes beside those that you mean")
     if form.get("choice") == "tag":
         tag = field_of(await form_of(request), "tag").strip()
-        return _notice(f"Tagged {tag!r}: {len(ids)}.", await library.agent_of(agent_id).tag_passages(ids, tag))
-    return _notice(f"Deleted: {len(ids)}.", await library.agent_of(agent_id).delete_passages(ids))
+        return _notice(f"Tagged {tag!r}: {len(ids)}.", await agent.tag_passages(ids, tag))
+    return _notice(f"Deleted: {len(ids)}.", await agent.delete_passages(ids))
 
 
 @pages.post("/agents/{agent_id}/memory/undo", shows=memory)
@@ -323,7 +309,7 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     number = field_of(await form_of(request), "number")
     if not is_number(number):
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
-    result = await library.agent_of(agent_id_of(request)).undo(int(number), author=page_author())
+    result = await agent_of(request, library).undo(int(number), author=page_author())
     if result.conflicts:
         return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
     return Notice("Undone: it is as it was before.")
@@ -332,21 +318,22 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/memory/passages/{passage_id}", shows=memory)
 async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Change the text of a passage."""
-    agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
+    agent, passage_id = agent_of(request, library), PassageId(request.path_params["passage_id"])
     changes: PassageChanges = {"text": field_of(await form_of(request), "text")}
-    edited = await library.agent_of(agent_id).edit_passage(passage_id, changes)
-    return _notice("The passage was changed.", edited)
+    return _notice("The passage was changed.", await agent.edit_passage(passage_id, changes))
 
 
 @pages.post("/agents/{agent_id}/memory/passages/{passage_id}/delete", shows=memory)
 async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a passage."""
-    agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
-    deleted = await library.agent_of(agent_id).delete_passages([passage_id])
-    return _notice("The passage was deleted.", deleted)
+    agent, passage_id = agent_of(request, library), PassageId(request.path_params["passage_id"])
+    return _notice("The passage was deleted.", await agent.delete_passages([passage_id]))
+
+
+def correction_notice(text: str, agent_id: AgentId, number: int) -> Notice:
+    """What a correction did, and how it is undone."""
+    return Notice(text, undo=f"/agents/{agent_id}/memory/undo", fields={"number": str(number)})
 
 
 def _notice(text: str, correction: Correction) -> Notice:
-    """What a correction did, and how it is undone."""
-    where = f"/agents/{correction.agent_id}/memory/undo"
-    return Notice(text, undo=where, fields={"number": str(correction.number)})
+    return correction_notice(text, correction.agent_id, correction.number)

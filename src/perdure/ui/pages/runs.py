@@ -15,7 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
-from perdure.domain.conversations.spans import Span
+from perdure.domain.conversations.spans import RunSpan
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -23,7 +23,7 @@ from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import plot, step_shape
-from perdure.ui.pages.home import run_shape
+from perdure.ui.pages.home import agent_names, run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
@@ -79,18 +79,13 @@ def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Da
     return {"sum": sum(known) if known else None, "known": len(known), "unknown": len(measured) - len(known)}
 
 
-async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
-    """The names of these agents."""
-    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
-
-
 @pages.get("/runs/{run_id}", "run.html")
 async def run(request: Request, library: AsyncPerdure) -> Data:
     """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
     run_id = RunId(request.path_params["run_id"])
     run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
-    steps = await library.agent_of(agent_id).steps(conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    steps = await library.agent_of(agent_id).steps(run_id=run_id, limit=STEPS_MAX)
     usage = await library.runs.usage_of_run(run_id)
     wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
@@ -112,7 +107,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _waterfall(found: Sequence[Span]) -> list[Data]:
+def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
     """Each span with its place and width in thousandths of the whole."""
     if not found:
         return []

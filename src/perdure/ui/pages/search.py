@@ -14,9 +14,8 @@ from perdure.core.text.reprs import attributes
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import PassageHit
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_names, agent_shape
 from perdure.ui.pages.memory import block_shape, passage_shape
-from perdure.ui.pages.runs import agent_names
 from perdure.ui.render import Data, Pages
 
 FOUND_MAX, TEXT_CHARS = 10, 400

@@ -41,7 +41,7 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
                 "is_set": is_set,
             }
         )
-    isolation = await library.app.sandbox.isolation()
+    isolation = await library.app.shared.sandbox.isolation()
     return {
         "title": "Settings",
         "sandbox": {

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
 from perdure.core.sources import RevertResult, SourceSummary, WriteText
-from perdure.core.text.reprs import attributes
+from perdure.core.text.reprs import attributes, plural
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.pages.memory import page_author
-from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.pages.memory import correction_notice, page_author
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
 
 MENTIONS_MAX = 30
 
@@ -25,20 +25,19 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/forget", "forget.html")
 async def forget(request: Request, library: AsyncPerdure) -> Data:
     """Where the text of the form stands, or that of the message or passage that `of` names; without one, the form."""
-    agent_id = agent_id_of(request)
-    agent = await library.all_agents.resolve(agent_id)
+    own = agent_of(request, library)
+    agent = await library.all_agents.resolve(own.id)
     form = await form_of(request) if request.method == "POST" else {}
     text = form.get("text") or request.query_params.get("of", "")
-    data = agent_frame(agent, "Forget", "memory") | {"text": text}
+    data = agent_frame(agent, "Forget", "memory") | {"text": text, "preview": None, "problem": ""}
     if not text.strip():
-        return data | {"preview": None, "problem": ""}
+        return data
     try:
-        found = await library.agent_of(agent_id).find_mentions(text)
+        found = await own.find_mentions(text)
     except (InvalidInput, NotFound) as error:
-        return data | {"preview": None, "problem": str(error)}
+        return data | {"problem": str(error)}
     return data | {
         "text": found.text,
-        "problem": "",
         "preview": {
             **attributes(found, "total", "in_view", "unended", "shared_with"),
             "counts": [
@@ -61,18 +60,16 @@ async def find(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/forget", shows=forget)
 async def forget_text(request: Request, library: AsyncPerdure) -> Notice:
     """Take the text out of the agent's view; with `erase`, and `sure`, out of the store."""
-    agent_id, form = agent_id_of(request), await form_of(request)
+    agent, form = agent_of(request, library), await form_of(request)
     erase = form.get("erase") == "yes"
     if erase and form.get("sure") != "yes":
         raise InvalidInput("nothing was erased: tick the box to say that nobody can undo it")
-    result = await library.agent_of(agent_id).forget(field_of(form, "text"), erase=erase, author=page_author())
+    result = await agent.forget(field_of(form, "text"), erase=erase, author=page_author())
     if erase:
         return Notice(f"Erased from {result.total:,} rows; the store's file was written anew.")
     if result.correction is None:
         return Notice("The agent sees it nowhere.")
-    fields = {"number": str(result.correction.number)}
-    places = f"{result.total:,} place{'' if result.total == 1 else 's'}"
-    return Notice(f"Forgotten in {places}.", undo=f"/agents/{agent_id}/memory/undo", fields=fields)
+    return correction_notice(f"Forgotten in {plural(result.total, 'place')}.", agent.id, result.correction.number)
 
 
 SOURCES_MAX, WRITES_MAX = 200, 100
@@ -81,11 +78,11 @@ SOURCES_MAX, WRITES_MAX = 200, 100
 @pages.get("/agents/{agent_id}/sources", "sources/sources.html")
 async def sources(request: Request, library: AsyncPerdure) -> Data:
     """The sources of the agent's memory; with `of` the writes of one of them, or of a run."""
-    agent_id = agent_id_of(request)
-    agent = await library.all_agents.resolve(agent_id)
+    own = agent_of(request, library)
+    agent = await library.all_agents.resolve(own.id)
     chosen = request.query_params.get("of", "").strip()
-    writes = await library.agent_of(agent_id).sources.show(chosen, limit=WRITES_MAX) if chosen else []
-    found = await library.agent_of(agent_id).sources.list(limit=SOURCES_MAX)
+    writes = await own.sources.show(chosen, limit=WRITES_MAX) if chosen else []
+    found = await own.sources.list(limit=SOURCES_MAX)
     return agent_frame(agent, "Sources", "memory") | {
         "sources": [_source_shape(one) for one in found],
         "chosen": chosen,
@@ -106,33 +103,28 @@ def _write_shape(one: WriteText) -> Data:
         **attributes(write, "id", "kind", "label", "run_id", at="created_at"),
         **attributes(one, "name", "text", "stands"),
         "reverted": write.reverted_by is not None,
-        "why": f"{write.owner_id}" if write.kind == "block" else write.ref if write.kind == "passage" else None,
+        "why": str(write.owner_id) if write.kind == "block" else write.ref if write.kind == "passage" else None,
     }
 
 
 @pages.post("/agents/{agent_id}/sources/revert", shows=sources)
 async def revert(request: Request, library: AsyncPerdure) -> Notice:
     """Take back all from a source, or one write."""
-    agent_id, form = agent_id_of(request), await form_of(request)
+    agent, form = agent_of(request, library), await form_of(request)
     if write_id := form.get("write"):
-        result = await library.agent_of(agent_id).sources.revert_writes([write_id], author=page_author())
+        result = await agent.sources.revert_writes([write_id], author=page_author())
     else:
-        result = await library.agent_of(agent_id).sources.revert(field_of(form, "source"), author=page_author())
+        result = await agent.sources.revert(field_of(form, "source"), author=page_author())
     text = _describe(result)
     if result.correction is None:
         return Notice(text, is_error=bool(result.conflicts))
-    fields = {"number": str(result.correction)}
-    return Notice(text, undo=f"/agents/{agent_id}/memory/undo", fields=fields)
+    return correction_notice(text, agent.id, result.correction)
 
 
 def _describe(result: RevertResult) -> str:
-    """What a revert did, in words."""
-    counts = (
-        (result.blocks, "edit of blocks", "edits of blocks"),
-        (result.passages, "passage", "passages"),
-        (result.facts, "fact", "facts"),
-    )
-    done = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
+    counts = {"edit of blocks": result.blocks, "passage": result.passages, "fact": result.facts}
+    many = {"edit of blocks": "edits of blocks"}
+    done = ", ".join(plural(count, one, many.get(one, "")) for one, count in counts.items() if count)
     conflicts = "; ".join(conflict.reason for conflict in result.conflicts)
     text = f"Taken back: {done}." if done else "Nothing was taken back."
     return f"{text} Left as it is: {conflicts}." if conflicts else text

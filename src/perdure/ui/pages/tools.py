@@ -3,51 +3,33 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId
 from perdure.core.specs import ToolFilter
-from perdure.core.text.reprs import plural
+from perdure.core.text.reprs import attributes, plural
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
 from perdure.domain.tools.units import NewTool, ToolChanges
+from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.pages.memory import page_author
-from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of
 
 TOOLS_MAX = 500
-RULE_KINDS = {
-    "run_first": "comes first in a run",
-    "exit_loop": "ends the run",
-    "continue_loop": "never ends the run",
-    "required_before_exit": "must be called before the run ends",
-    "max_count_per_step": "may be called only so often",
-    "constrain_child_tools": "is followed by one of these tools",
-    "parent_last_tool": "is what these tools must follow",
-    "conditional": "decides by its result what follows",
-    "requires_approval": "needs a person's approval",
-}
-"""Type of rule -> what it says of its tool, in the form that adds one."""
-RULE_WORDS = {
-    "run_first": "A run begins with {name}, or another tool with this rule.",
-    "exit_loop": "The run ends after {name}.",
-    "continue_loop": "The run goes on after {name}.",
-    "required_before_exit": "The run may not end before {name} was called.",
-    "max_count_per_step": "{name} may be called {times} for one request.",
-    "constrain_child_tools": "After {name} comes {others}.",
-    "parent_last_tool": "{others} may be called right after {name} only.",
-    "conditional": "What {name} returns decides whether {others} comes next.",
-    "requires_approval": "A person approves each call of {name}.",
-}
-"""The same in a sentence, of a rule that an agent has."""
+RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
+)
+"""Type of rule -> `kind`, what it says of its tool, in the form that adds one; and `words`, a sentence about one."""
 
 pages = Pages()
 
@@ -55,40 +37,35 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/tools", "tools.html")
 async def tools(request: Request, library: AsyncPerdure) -> Data:
     """The agent's tools, those that it could have, and its rules."""
-    agent_id = agent_id_of(request)
-    agent = await library.all_agents.resolve(agent_id)
-    attached = await library.agent_of(agent_id).tools.states()
+    own = agent_of(request, library)
+    agent = await library.all_agents.resolve(own.id)
+    attached = await own.tools.states()
     every = await library.tools.page(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}
-    rules, waived = await library.agent_of(agent_id).rules.list(), agent.settings.get("approval_waived", ())
+    rules, waived = await own.rules.list(), agent.settings.get("approval_waived", ())
     return agent_frame(agent, "Tools", "tools") | {
         "tools": [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached],
         "others": sorted(state.tool.name for state in every if state.tool.name not in names),
         "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],
         "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),
         "rule_types": list(RULE_TYPES),
-        "rule_kinds": RULE_KINDS,
-        "sleeping": list(await library.agent_of(agent_id).rules.missing()),
+        "rule_kinds": {name: rule["kind"] for name, rule in RULES.items()},
+        "sleeping": list(await own.rules.missing()),
     }
 
 
 def tool_shape(state: ToolState, *, needs_approval: bool) -> Data:
     """A tool as the page shows it."""
-    spec = state.tool.spec
+    spec, code = state.tool.spec, state.code
+    own: Data = {"source": None, "memory_mb": None, "network": [], "requirements": []}
     return {
-        "id": state.tool.id,
-        "name": spec.name,
-        "description": spec.description,
+        **attributes(spec, "name", "description", "timeout_s"),
+        **(own if code is None else attributes(code, *own)),
+        **attributes(state.tool, "id", "tags"),
         "parameters": json.loads(json.dumps(spec.parameters, default=dict)),
         "needs_approval": needs_approval,
         "permissions": _permissions(state, needs_approval=needs_approval),
-        "source": None if state.code is None else state.code.source,
         "fields": fields_of(spec.parameters),
-        "timeout_s": spec.timeout_s,
-        "memory_mb": None if state.code is None else state.code.memory_mb,
-        "network": [] if state.code is None else list(state.code.network),
-        "requirements": [] if state.code is None else list(state.code.requirements),
-        "tags": list(state.tool.tags),
     }
 
 
@@ -124,19 +101,17 @@ def rule_words(rule: ToolRule) -> str:
     """What a rule says, in plain words."""
     others = " or ".join(getattr(rule, "children", ())) or "no tool"
     times = plural(getattr(rule, "max_count_limit", 0), "time")
-    return RULE_WORDS[rule.type].format(name=rule.tool_name, others=others, times=times)
+    return RULES[rule.type]["words"].format(name=rule.tool_name, others=others, times=times)
 
 
 @pages.post("/agents/{agent_id}/tools/source", shows=tools)
 async def create(request: Request, library: AsyncPerdure) -> Notice:
     """Create a tool of Python source, and give it to the agent."""
-    agent_id, source = agent_id_of(request), field_of(await form_of(request), "source")
-    state = await library.tools.add(NewTool(source=source, documented=True))
-    await library.agent_of(agent_id).tools.attach(state.tool.id)
-    return Notice(
-        f"{state.tool.name} was created, and the agent has it.",
-        undo=f"/agents/{agent_id}/tools/{state.tool.name}/detach",
-    )
+    agent, source = agent_of(request, library), field_of(await form_of(request), "source")
+    tool = (await library.tools.add(NewTool(source=source, documented=True))).tool
+    await agent.tools.attach(tool.id)
+    undo = f"/agents/{agent.id}/tools/{tool.name}/detach"
+    return Notice(f"{tool.name} was created, and the agent has it.", undo=undo)
 
 
 @pages.post("/agents/{agent_id}/tools/rules", shows=tools)
@@ -145,7 +120,7 @@ async def set_rules(request: Request, library: AsyncPerdure) -> Notice:
     rules = parse_json("rules", (await form_of(request)).get("rules", "").strip() or "[]")
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidInput('rules: write a JSON list of objects such as [{"type": "exit_loop", "tool_name": "NAME"}]')
-    return await _store_rules(agent_id_of(request), library, lambda _: rules, "The rules were changed.")
+    return await _store_rules(agent_of(request, library), lambda _: rules, "The rules were changed.")
 
 
 @pages.post("/agents/{agent_id}/tools/rules/add", shows=tools)
@@ -154,26 +129,21 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
     form = await request.form()
     others = [value for value in form.getlist("children") if isinstance(value, str)]
     rule = rule_of(await form_of(request), others)
-    return await _store_rules(agent_id_of(request), library, lambda rules: [*rules, rule], "The rule was added.")
+    return await _store_rules(agent_of(request, library), lambda rules: [*rules, rule], "The rule was added.")
 
 
 @pages.post("/agents/{agent_id}/tools/rules/{place:int}/remove", shows=tools)
 async def remove_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Remove the rule in this place of the list, from 0."""
-    place = request.path_params["place"]
-    agent_id = agent_id_of(request)
-    return await _store_rules(
-        agent_id, library, lambda rules: [*rules[:place], *rules[place + 1 :]], "The rule was removed."
-    )
+    agent, place = agent_of(request, library), request.path_params["place"]
+    return await _store_rules(agent, lambda rules: [*rules[:place], *rules[place + 1 :]], "The rule was removed.")
 
 
-async def _store_rules(
-    agent_id: AgentId, library: AsyncPerdure, change: Callable[[list[Data]], list[Data]], text: str
-) -> Notice:
+async def _store_rules(agent: AsyncAgentById, change: Callable[[list[Data]], list[Data]], text: str) -> Notice:
     """Set the rules that `change` makes of the present ones; `text` says what was done."""
-    before = [{"type": rule.type, **asdict(rule)} for rule in await library.agent_of(agent_id).rules.list()]
-    await library.agent_of(agent_id).rules.set(change(before), author=page_author())
-    return Notice(text, undo=f"/agents/{agent_id}/tools/rules", fields={"rules": json.dumps(before)})
+    before = [{"type": rule.type, **asdict(rule)} for rule in await agent.rules.list()]
+    await agent.rules.set(change(before), author=page_author())
+    return Notice(text, undo=f"/agents/{agent.id}/tools/rules", fields={"rules": json.dumps(before)})
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/permissions", shows=tools)
@@ -208,26 +178,27 @@ async def edit_source(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/tools", shows=tools)
 async def attach(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a tool."""
-    name = field_of(await form_of(request), "tool")
-    await library.agent_of(agent_id_of(request)).tools.attach(name)
-    return Notice(f"{name} was attached.", undo=f"/agents/{agent_id_of(request)}/tools/{name}/detach")
+    agent, name = agent_of(request, library), field_of(await form_of(request), "tool")
+    await agent.tools.attach(name)
+    return Notice(f"{name} was attached.", undo=f"/agents/{agent.id}/tools/{name}/detach")
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/detach", shows=tools)
 async def detach(request: Request, library: AsyncPerdure) -> Notice:
     """Take a tool away from the agent."""
-    agent_id, name = agent_id_of(request), request.path_params["tool"]
-    await library.agent_of(agent_id).tools.detach(name)
-    return Notice(f"{name} was detached.", undo=f"/agents/{agent_id}/tools", fields={"tool": name})
+    agent, name = agent_of(request, library), request.path_params["tool"]
+    await agent.tools.detach(name)
+    return Notice(f"{name} was detached.", undo=f"/agents/{agent.id}/tools", fields={"tool": name})
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/approval", shows=tools)
 async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
     """Require a person's approval of each call, or no longer."""
-    name, required = request.path_params["tool"], (await form_of(request)).get("required") == "yes"
-    await library.agent_of(agent_id_of(request)).require_approval(name, required, author=page_author())
+    agent, name = agent_of(request, library), request.path_params["tool"]
+    required = (await form_of(request)).get("required") == "yes"
+    await agent.require_approval(name, required, author=page_author())
     text = f"{name} {'needs approval' if required else 'runs without approval'} from now on."
-    undo = f"/agents/{agent_id_of(request)}/tools/{name}/approval"
+    undo = f"/agents/{agent.id}/tools/{name}/approval"
     return Notice(text, undo=undo, fields={"required": "" if required else "yes"})
 
 
@@ -237,7 +208,7 @@ async def try_tool(request: Request, library: AsyncPerdure) -> Notice:
     name = request.path_params["tool"]
     state = await library.tools.state(name)
     arguments = arguments_of(state.tool.spec.parameters, await form_of(request))
-    outcome = await library.agent_of(agent_id_of(request)).tools.run(name, arguments, author=page_author())
+    outcome = await agent_of(request, library).tools.run(name, arguments, author=page_author())
     return Notice(f"{name}: {outcome.text}", is_error=outcome.status != "success")
 
 
