@@ -25,7 +25,7 @@ _UserPath = Annotated[UserIdIn, Path(description="The id of the user.")]
 _KeyPath = Annotated[KeyIdIn, Path(description="The id of the key.")]
 
 
-def _access(request: Request) -> Access:
+async def _access(request: Request) -> Access:
     """The administration for who sent the request."""
     return Access.of(library_of(request).app, principal_of(request), trace_id())
 

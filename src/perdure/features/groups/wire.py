@@ -207,7 +207,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
         self._turn: core.GroupTurn | None = None
 
     def of(self, event: core.GroupEvent, *, now: datetime) -> Iterator[Chunk]:
-        """The chunks to send for an event; often none."""
         match event:
             case core.SpeakerStarted(speaker=speaker, run=run):
                 self._speaker, self._chunks = speaker, Chunks(run, self._mode)
@@ -225,7 +224,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
                 self._turn = turn
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks, after all events."""
         if self._turn is None:
             return
         yield _stop_shape(self._turn)
@@ -235,7 +233,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
             yield _usage_shape(self._turn, self._run_ids)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its turn."""
         yield stop_reason("error") | {"group_stop_reason": "error"}
         yield failure
 
