@@ -57,7 +57,7 @@ READS = {
 
 ELSEWHERE = {
     "Agent.update": "as AgentRecord.edit",
-    "access.remove_organisation": "tests/server/test_organisations.py: removes what nobody can reach any more",
+    "access.remove_organisation": "tests/features/access/test_organisations.py: removes what nobody can reach any more",
     "Facts.extract": "tests/features/facts: asks a model, and stores what it says by a check of what was read",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
     "Mcp.approve": "tests/contracts/mcp.py: a digest says what is approved",

@@ -106,6 +106,8 @@ class FactContract(Contract):
                 assert tx.of(Facts).list_of_people(graph.id, after=0, limit=9) == [last, first]
                 assert tx.of(Facts).list_of_people(graph.id, after=first.seq, limit=9) == [last]
                 assert tx.of(Facts).list_of_people(graph.id, after=0, limit=1) == [last]
+                named = {seq for fact in (first, last) for seq in (fact.subject, fact.object)}
+                assert tx.of(Entities).of_facts(graph.id, [first, last]).keys() == named
                 assert tx.of(Graphs).newest_of_people(graph.id) == last.seq
 
             await store.write(unit)

@@ -112,6 +112,7 @@ PLAIN: Mapping[str, Any] = {
         "turns": 9,
         "community_seq": 1,
         "dropped": {"stolen": 1},
+        "facts": [],
         "episode_seqs": [1],
         "first_seqs": [1, 2],
         "names": ["Ada"],

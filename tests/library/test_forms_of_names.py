@@ -55,6 +55,7 @@ async def test_agents_blocks_and_identities_are_found_in_every_form(
     assert (await agent.blocks.update(other, value="y")).value == "y"
 
 
+@pytest.mark.uses("files")
 @FORMS
 async def test_archives_folders_and_passages_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
