@@ -116,7 +116,7 @@ def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Pr
 
 def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     """The memory of the agent now."""
-    versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
+    versions = opening.blocks
     for more in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **more}
     return MemoryState(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
