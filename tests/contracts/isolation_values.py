@@ -309,6 +309,7 @@ class Values:
             ),
             "graphs.put.graph": replace(of.graph, name="stolen"),
             "graphs.find_by_archive.archive_id": of.graph.fact_archive_id,
+            "entities.of_facts.facts": [of.fact],
             "entities.add.entities": [replace(of.entity, id=EntityId(f"entity-{NEW}"), name="new")],
             "episodes.add.episodes": [replace(of.episode, id=EpisodeId(f"episode-{NEW}"), ref="new")],
             "facts.add.versions": [
@@ -331,7 +332,8 @@ class Values:
             "runs.list_by_keys.keys": [of.run.key, of.stopped_run.key],
             "groups.add.group": replace(of.group, id=GroupId(f"group-{NEW}")),
             "group_turns.add.turn": GroupTurn(group_id=of.group.id, created_at=LATER),
-            "group_turns.claim.seq": of.turn.seq + 1,
+            "group_turns.claim.key": (of.group.id, of.turn.seq + 1),
+            "group_turns.request_cancel.key": (of.group.id, of.turn.seq),
             "schedules.add.schedule": replace(of.schedule, id=ScheduleId(f"schedule-{NEW}")),
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),

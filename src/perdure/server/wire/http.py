@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial, wraps
+from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -48,15 +48,17 @@ class LateRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
-        @wraps(endpoint)
-        async def answer(**arguments: Any) -> Response:
-            value = await endpoint(**arguments)
-            if isinstance(value, Response):
-                return value
-            return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
+        def build() -> None:
+            @wraps(endpoint)
+            async def answer(**arguments: Any) -> Response:
+                value = await endpoint(**arguments)
+                if isinstance(value, Response):
+                    return value
+                return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
 
-        options["response_model"] = None
-        self._build: Callable[[], None] | None = partial(super().__init__, path, answer, **options)
+            super(LateRoute, self).__init__(path, answer, **options | {"response_model": None})
+
+        self._build: Callable[[], None] | None = build
         self.path, self.endpoint, self.name = path, endpoint, endpoint.__name__
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self.methods, self.include_in_schema = set(options["methods"]), options["include_in_schema"]

@@ -23,7 +23,6 @@ from perdure.core.conversations import (
     ConversationState,
     agent_in,
 )
-from perdure.core.errors import NotFound
 from perdure.core.features import find_features
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
@@ -102,15 +101,10 @@ class Conversations(Table):
         hidden: bool = False,
     ) -> Conversation:
         """Add a conversation. An agent's first one has number 0 and is its default; `hidden` ones are in no page."""
-        rows = self._rows(
-            "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
-            " RETURNING conversation_seq - 1",
-            id=agent_id,
-        )
         conversation = Conversation(
             id=conversation_id,
             agent_id=agent_id,
-            seq=int(first(rows, "agent", agent_id)[0]),
+            seq=self._take("agents", "conversation_seq", agent_id, "agent"),
             summary=summary,
             settings=settings or {},
             created_at=at,
@@ -157,8 +151,7 @@ class Conversations(Table):
 
     def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
         sql = f"UPDATE conversations SET {row_format.assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
-        if not self._run_counted(sql, **params):
-            raise NotFound("conversation", conversation.id)
+        self._change_one("conversation", conversation.id, sql, **params)
 
     def page(
         self,

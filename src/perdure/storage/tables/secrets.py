@@ -68,8 +68,8 @@ class Secrets(Table):
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"
-        if not self._run_counted(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name)):
-            raise NotFound("secret", name)
+        key = {"agent_id": row_format.storable(owner_id), "name": row_format.storable(name)}
+        self._change_one("secret", name, sql, **key)
 
 
 class SandboxTable(Table):
@@ -128,5 +128,4 @@ class SandboxTable(Table):
     def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
         sql = "DELETE FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, id=row_format.storable(variable_id)):
-            raise NotFound("variable", variable_id)
+        self._change_one("variable", variable_id, sql, id=row_format.storable(variable_id))

@@ -35,7 +35,11 @@ _ENTERED = (
     " AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
     f" OR NOT {reset_pending('m')}) AND {OWN_AGENT}"
 )
-_OF_CONVERSATION = _ENTERED.format(first="message_sources s", then="messages m")
+# In the order of the index, or all would be sorted.
+_NEWEST = (
+    f"{_ENTERED.format(first='message_sources s', then='messages m')} AND s.conversation_seq = :conversation_seq"
+    " AND s.seq >= :from_seq AND s.seq < :before_seq ORDER BY s.seq DESC, s.place DESC LIMIT :limit"
+)
 _OF_MESSAGES = _ENTERED.format(first="messages m", then="message_sources s")
 """What messages of an agent that were neither removed nor reset brought. SQLite keeps to the order of a cross join, and
 would else read all sources of the agent."""
@@ -109,48 +113,28 @@ class Sources(Table):
 
     def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
         """The first free place of what a message's request brought, behind what it brought itself."""
-        rows = self._rows(
-            "SELECT MAX(place) FROM message_sources WHERE agent_id = :agent_id AND seq = :seq"
-            " AND conversation_seq = :conversation_seq",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            seq=seq,
-        )
-        return max(1_000, 1 + (rows[0][0] or 0))
+        key = {"agent_id": agent_id, "conversation_seq": conversation_seq, "seq": seq}
+        return max(1_000, self._next("message_sources", "place", **key))
 
     def list_by_conversation(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int = 0, before_seq: int, limit: int = 1_000
     ) -> Sequence[MessageSource]:
         """What messages between two numbers, the last excluded, brought into a conversation; the newest `limit`, the
         oldest first. Messages that were removed or reset count no more."""
-        where = "s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
-        found = self._messages(  # in the order of the index, or all would be sorted
-            f"{_OF_CONVERSATION} AND {where} ORDER BY s.seq DESC, s.place DESC LIMIT :limit",
-            agent_id,
-            conversation_seq=conversation_seq,
-            from_seq=from_seq,
-            before_seq=before_seq,
-            limit=limit,
-        )
-        return found[::-1]
+        place = {"conversation_seq": conversation_seq, "from_seq": from_seq, "before_seq": before_seq}
+        return self._messages(_NEWEST, agent_id, limit=limit, **place)[::-1]
 
     def list_first(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
     ) -> Mapping[Source, int] | None:
         """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
         excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
-        rows = self._rows(
-            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION}"
-            " AND s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
-            " ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
-            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            from_seq=from_seq,
-            before_seq=before_seq,
-            limit=limit + 1,
-            most=most + 1,
+        sql = (
+            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_NEWEST}) entered"
+            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most"
         )
+        place = {"conversation_seq": conversation_seq, "from_seq": from_seq, "before_seq": before_seq}
+        rows = self._rows(sql, agent_id=agent_id, limit=limit + 1, most=most + 1, **place)
         if len(rows) > most or sum(row[3] for row in rows) > limit:
             return None
         return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
@@ -191,14 +175,11 @@ class Sources(Table):
             f"SELECT y.agent_id FROM {links} x JOIN {links} y ON y.{column} = x.{column} WHERE x.agent_id = :agent_id"
             for links, column in (("agent_blocks", "block_id"), ("agent_archives", "archive_id"))
         )
-        rows = self._rows(
+        sql = (
             "SELECT d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id WHERE a.org_id = :org_id"
-            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}",
-            agent_id=agent_id,
-            but=but,
-            name=f'%"{name}"%',
+            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}"
         )
-        return [load(row[0]) for row in rows]
+        return [load(row[0]) for row in self._rows(sql, agent_id=agent_id, but=but, name=f'%"{name}"%')]
 
     def delete(self, owner_id: str, refs: Sequence[str]) -> None:
         """Remove the sources of writes whose text is gone. Raises: NotFound."""
