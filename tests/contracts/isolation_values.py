@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.access.values import Used
 from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
@@ -31,6 +30,7 @@ from perdure.core.ids import (
     StepId,
     ToolId,
 )
+from perdure.core.incoming.principals import Used
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
@@ -48,6 +48,7 @@ from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
 
+USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
@@ -88,6 +89,7 @@ PLAIN: Mapping[str, Any] = {
         "overcount": 0,
         "owner": "here",
         "owner_kind": "archive",
+        "period": "2026-01-31",
         "query": parse_query("walrus"),
     },
     **{
@@ -110,6 +112,7 @@ PLAIN: Mapping[str, Any] = {
         "turns": 9,
         "community_seq": 1,
         "dropped": {"stolen": 1},
+        "facts": [],
         "episode_seqs": [1],
         "first_seqs": [1, 2],
         "names": ["Ada"],
@@ -138,7 +141,7 @@ OF_VERBS: Mapping[str, Any] = {
         "callbacks.change_all.change": lambda callback: callback,
     },
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
+    **{"secrets.list_behind.name": "", "used.add.used": USED, "used.add_today.used": USED},
     **{
         "files.find_by_digest.digest": "plan.md",
         "servers.put_listing.failure": "stolen",

@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.incoming.principals import LOCAL, Principal, Scope, ScopeTooSmall
 from perdure.core.tasks import end_tasks
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.wire.fields import AgentIdIn, IdFormat
 
 T = TypeVar("T")

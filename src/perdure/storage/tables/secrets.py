@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import SandboxId, VariableId
+from perdure.core.ids import OrgId, SandboxId, VariableId
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Secret, Variable
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first
@@ -64,6 +64,11 @@ class Secrets(Table):
         return self._all(
             _SECRET, sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name), limit=limit
         )
+
+    def organisations(self) -> Sequence[OrgId]:
+        """The ids of all organisations that are not being removed."""
+        rows = self._db.rows("SELECT id FROM organisations WHERE deleted_at IS NULL ORDER BY number, id", {})
+        return [OrgId(one) for (one,) in rows]
 
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
