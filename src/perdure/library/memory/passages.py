@@ -61,6 +61,7 @@ class AsyncPassages(AsyncPart):
     """The passages of an archive, or of the archive that an agent stores its texts in."""
 
     def __init__(self, app: App, owner_id: ArchiveId | AgentId | None) -> None:
+        """`owner_id`: of the archive, or of the agent; None: the agent that this is a part of."""
         super().__init__(app, AgentId(owner_id) if owner_id and is_id("agent", owner_id) else None)
         self._owner_id = owner_id
 
