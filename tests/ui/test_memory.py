@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perdure.testing import calls, says
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 
@@ -50,6 +52,7 @@ async def test_the_settings_of_a_block_change_and_change_back() -> None:
     assert (block.description, block.limit_chars, block.read_only) == (before.description, before.limit_chars, False)
 
 
+@pytest.mark.uses("origins")
 async def test_selected_texts_are_tagged_deleted_and_brought_back() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")
@@ -72,6 +75,7 @@ async def test_selected_texts_are_tagged_deleted_and_brought_back() -> None:
     assert none.status_code == 422 and "no passage is selected" in text_of(none.text)
 
 
+@pytest.mark.uses("origins")
 async def test_the_time_line_has_every_write_with_its_run() -> None:
     script = [calls("memory_insert", label="human", new_string="Likes tea."), says("Noted.")]
     async with dashboard(*script) as (client, library):
@@ -90,6 +94,7 @@ async def test_the_time_line_has_every_write_with_its_run() -> None:
     assert f'href="/runs/{run_id}"' in page.text
 
 
+@pytest.mark.uses("origins")
 async def test_the_time_line_says_what_each_write_followed() -> None:
     """The tool and the message behind an agent's edit; how each block grew is a plot."""
     texts = ("I like tea.", "I moved to Turin.", "I play chess.")
@@ -124,6 +129,7 @@ async def test_an_editor_is_as_high_as_its_text() -> None:
     assert min(rows) == 2 and 15 <= max(rows) <= 24
 
 
+@pytest.mark.uses("origins")
 async def test_the_page_names_the_companion_that_wrote_and_why() -> None:
     """In the versions of a block and in the time line; the agent itself stays the agent."""
     edit = calls("memory_insert", label="human", new_string="Likes pears.")
