@@ -353,11 +353,11 @@ class FactContract(Contract):
             rows = await store.read(lambda tx: tx.of(Facts).columns(graph.id))
 
             at, later = (when.isoformat(timespec="microseconds") for when in (AT, LATER))
-            first = (1, 0, 1, 2, 0.25, at, later, at, later, "IS\ud800", None, "active", "user", "{}")
-            assert tuple(rows[0])[:14] == first
-            assert tuple(rows[1])[:11] == (2, 1, 1, 3, 0.5, None, None, at, None, new[1].relation, "HOME")
-            assert tuple(rows[1])[11:13] == ("active", "web")
-            assert json.loads(rows[1][13]) == {"user_id": 'an"n\ud800'}
+            assert tuple(rows[0])[:11] == (1, 0, 1, 2, 0.25, at, later, at, later, "active", "user")
+            assert tuple(rows[0])[12:] == ("IS\ud800", None, "{}")
+            assert tuple(rows[1])[:11] == (2, 1, 1, 3, 0.5, None, None, at, None, "active", "web")
+            assert tuple(rows[1])[12:14] == (new[1].relation, "HOME")
+            assert json.loads(rows[1][14]) == {"user_id": 'an"n\ud800'}
 
     async def test_changed_facts_are_read_alone(self) -> None:
         """What is added, expires, gets another text or loses an erased one has the graph's version of then, and its
@@ -387,7 +387,7 @@ class FactContract(Contract):
             assert [columns[seq] for seq in sorted(columns)] == await store.read(
                 lambda tx: tx.of(Facts).columns(graph.id)
             )
-            assert "Ann" not in columns[4][13]
+            assert "Ann" not in columns[4][14]
             assert versions == sorted(set(versions))
 
     async def test_the_timeline_has_beginnings_and_ends(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound
 from perdure.core.ids import AgentId, GroupId, MessageId
@@ -20,7 +20,7 @@ from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
 class GroupContract(Contract):
     def new_group(self, tx: Tx, /, *agent_ids: AgentId, **values: Any) -> Group:
-        return create_group(tx, NewGroup(agent_ids=agent_ids, **values), ids=self.ids, at=AT)
+        return create_group(tx, cast(NewGroup, {"agent_ids": agent_ids, **values}), ids=self.ids, at=AT)
 
     def agents(self, tx: Tx, /, count: int) -> list[AgentId]:
         return [self.add_agent(tx, f"agent {number}").id for number in range(count)]

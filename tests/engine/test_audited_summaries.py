@@ -43,7 +43,12 @@ async def first_compaction(answers: Answers, **compaction: Any) -> tuple[ViewCom
     async with await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model, SUMMARISER: model}, clock=FakeClock(), ids=SequentialIds()
     ) as perdure:
-        settings = {"context_window_tokens": 20_000, "summaries": {"background": False}, "compaction": compaction}
+        settings = {
+            "context_window_tokens": 20_000,
+            "auto_recall": False,
+            "summaries": {"background": False},
+            "compaction": compaction,
+        }
         agent = await perdure.create_agent("a", model=MODEL, settings=settings)
         event = await compact(agent)
         (node,) = await perdure.app.store.read(lambda tx: tx.nodes.list_by_seqs(agent.id, 0, [event.node_seq]))

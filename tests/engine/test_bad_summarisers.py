@@ -85,7 +85,7 @@ async def test_the_worst_summariser_causes_no_loop_and_no_loss() -> None:
     ) as perdure:
         ports = perdure.app.ports
         object.__setattr__(ports, "settings", replace(ports.settings, summary_timeout_s=0.02))
-        settings = {"context_window_tokens": 8_000, "summaries": {"leaf_min_fanout": 2}}
+        settings = {"context_window_tokens": 8_000, "auto_recall": False, "summaries": {"leaf_min_fanout": 2}}
         agent = await perdure.create_agent("a", model=MODEL, settings=settings)
         for planted, what in PLANTED.items():
             await send(perdure, agent, f"My {what} is {planted}, keep that in mind.")

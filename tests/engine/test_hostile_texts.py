@@ -13,7 +13,7 @@ from tests.support.hostile import SHAPES
 from tests.support.library import open_async
 from tests.support.watchdog import Watchdog
 
-EACH = 1 if os.environ.get("PERDURE_FAULTS") == "full" else 3
+EACH = 1 if os.environ.get("PERDURE_FAULTS") == "full" else 6
 """Of so many shapes one is tried; all of them in `make faults`, and each reader of them in `tests/properties`."""
 
 LIMIT_S = 0.5

@@ -35,7 +35,7 @@ async def open_library(model: Any, **options: Any) -> AsyncPerdure:
 
 
 async def create_small_agent(perdure: AsyncPerdure) -> AsyncAgent:
-    settings = {"context_window_tokens": WINDOW, "summaries": {"background": False}}
+    settings = {"context_window_tokens": WINDOW, "auto_recall": False, "summaries": {"background": False}}
     return await perdure.create_agent("a", model=MODEL, settings=settings)
 
 

@@ -91,7 +91,9 @@ async def test_every_needle_is_found_by_its_handle() -> None:
     async with await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model}, clock=FakeClock(), ids=SequentialIds()
     ) as perdure:
-        agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": WINDOW})
+        agent = await perdure.create_agent(
+            "a", model=MODEL, settings={"context_window_tokens": WINDOW, "auto_recall": False}
+        )
         turns = TOKENS // real_tokens(turn(0))
         every = turns // NEEDLES
         codes: dict[str, str] = {}

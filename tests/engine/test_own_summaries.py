@@ -27,7 +27,7 @@ async def compacted(
     async with await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model, OTHER: ScriptedModel()}, clock=FakeClock(), ids=SequentialIds()
     ) as perdure:
-        own = {"context_window_tokens": 20_000, "summaries": {"background": False}, **settings}
+        own = {"context_window_tokens": 20_000, "auto_recall": False, "summaries": {"background": False}, **settings}
         agent = await perdure.create_agent("a", model=MODEL, settings=own, tools=["conversation_search"])
         await talk(agent, say)
         nodes = await perdure.app.store.read(lambda tx: tx.nodes.list(agent.id, 0, limit=100))

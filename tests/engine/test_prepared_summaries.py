@@ -32,7 +32,7 @@ async def open_library(model: Any, clock: FakeClock | None = None, **options: An
 
 
 async def create_small_agent(perdure: AsyncPerdure, **summaries: Any) -> AsyncAgent:
-    settings = {"context_window_tokens": 8_000, "summaries": {"leaf_min_fanout": 2, **summaries}}
+    settings = {"context_window_tokens": 8_000, "auto_recall": False, "summaries": {"leaf_min_fanout": 2, **summaries}}
     return await perdure.create_agent("a", model=MODEL, settings=settings)
 
 
@@ -76,7 +76,7 @@ async def test_a_full_window_takes_summaries_that_were_prepared_before() -> None
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
         compacted: list[ViewCompacted] = []
-        for number in range(80):
+        for number in range(50):
             prepared = {node.seq for node in (await nodes_of(perdure, agent))[0]}
             new = await compactions_of(agent, f"message {number} {FILLER}")
             assert {one.node_seq for one in new} <= prepared
@@ -103,6 +103,7 @@ _THRESHOLDS = {"early": 0.6, "late": 0.95}
 async def create_small_agent_named(perdure: AsyncPerdure, name: str, threshold: float) -> AsyncAgent:
     settings = {
         "context_window_tokens": 8_000,
+        "auto_recall": False,
         "summaries": {"leaf_min_fanout": 2, "context_threshold": threshold, "fresh_tail_tokens": 800},
     }
     return await perdure.create_agent(name, model=MODEL, settings=settings)
@@ -265,6 +266,7 @@ async def test_sizes_and_model_of_the_settings_hold_in_a_full_window_too() -> No
     async with await open_library(own, models={"test/other": other}) as perdure:
         settings = {
             "context_window_tokens": 40_000,
+            "auto_recall": False,
             "summaries": {"background": False, "leaf_target_tokens": 90},
             "compaction": {"model": "test/other"},
         }
@@ -324,7 +326,11 @@ async def test_a_summary_of_what_changes_while_it_is_written_is_not_stored(what:
     """It is written anew; so is one that the agent's own model writes behind a prefix that changes."""
     model = _Repeats()
     async with await open_library(model) as perdure:
-        settings: dict[str, Any] = {"context_window_tokens": 8_000, "summaries": {"leaf_min_fanout": 2}}
+        settings: dict[str, Any] = {
+            "context_window_tokens": 8_000,
+            "auto_recall": False,
+            "summaries": {"leaf_min_fanout": 2},
+        }
         if what == "prefix":
             settings["compaction"] = {"mode": "self_compact_sliding_window"}
         system = f"Speak of {OLD if what == 'prefix' else NEW}."

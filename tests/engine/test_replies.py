@@ -203,7 +203,9 @@ async def test_calls_of_one_answer_share_what_their_arguments_may_take() -> None
     each = json.dumps({"label": "human", "content": "word " * 800})
     model = ScriptedModel(ModelReply(parts=tuple(ToolCall(LONG, "x" * 999, each) for _ in range(4))), says("I see"))
     async with await open_library(model) as perdure:
-        agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": 16_000})
+        agent = await perdure.create_agent(
+            "a", model=MODEL, settings={"context_window_tokens": 16_000, "auto_recall": False}
+        )
         reply = await agent.send("hello")
 
         assert reply.text == "I see"
@@ -217,7 +219,7 @@ async def test_calls_of_one_answer_share_what_their_arguments_may_take() -> None
 BESIDE = LONG[:300_000]
 """What is said beside a call; larger than this window."""
 
-SMALL = {"context_window_tokens": 16_000}
+SMALL = {"context_window_tokens": 16_000, "auto_recall": False}
 
 
 def search(*before: Text | Reasoning) -> ModelReply:

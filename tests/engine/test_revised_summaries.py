@@ -33,7 +33,7 @@ async def open_library(model: Any) -> AsyncPerdure:
 
 
 async def create_agent(perdure: AsyncPerdure, **summaries: Any) -> AsyncAgent:
-    settings = {"context_window_tokens": 6_000, "summaries": {"leaf_min_fanout": 2, **summaries}}
+    settings = {"context_window_tokens": 6_000, "auto_recall": False, "summaries": {"leaf_min_fanout": 2, **summaries}}
     return await perdure.create_agent("a", model=MODEL, settings=settings)
 
 

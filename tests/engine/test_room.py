@@ -27,7 +27,7 @@ from tests.support.real_tokens import tokens_of_request
 MODEL = "test/scripted"
 WINDOW = 8_000
 FILLER = "word " * 300
-COMPACTIONS = 50 if os.environ.get("PERDURE_FAULTS") == "full" else 20
+COMPACTIONS = 50 if os.environ.get("PERDURE_FAULTS") == "full" else 12
 """Enough for several merges of summary nodes."""
 
 
@@ -43,7 +43,7 @@ async def open_library(model: Any, **options: Any) -> AsyncPerdure:
 
 async def create_small_agent(perdure: AsyncPerdure, window: int = WINDOW, **options: Any) -> AsyncAgent:
     """An agent with a window of a few messages, and no summaries that were prepared before it is full."""
-    settings = {"context_window_tokens": window, "summaries": {"background": False}}
+    settings = {"context_window_tokens": window, "summaries": {"background": False}, "auto_recall": False}
     return await perdure.create_agent("a", model=MODEL, settings=settings, **options)
 
 
@@ -230,7 +230,7 @@ async def test_a_window_that_grows_while_a_summary_is_written_keeps_its_messages
     model = Meanwhile(summarises=says("Message 0 and the next: word after word."))
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
-        large = {"context_window_tokens": 100_000, "summaries": {"background": False}}
+        large = {"context_window_tokens": 100_000, "auto_recall": False, "summaries": {"background": False}}
         model.happens = lambda: agent.update(settings=large)
         done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
 
@@ -265,7 +265,7 @@ async def test_what_a_summary_takes_counts_for_the_day() -> None:
     model = ScriptedModel(summarises=says("Message 0 and the next: word after word."))
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
-        settings = {"context_window_tokens": WINDOW, "summaries": {"background": False}}
+        settings = {"context_window_tokens": WINDOW, "auto_recall": False, "summaries": {"background": False}}
         await agent.update(settings={**settings, "limits": {"tokens_per_day": 10**9}})
         done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
         used = await perdure.app.ports.store.read(lambda tx: tx.used.get(agent.id, at=perdure.app.ports.clock.now()))
@@ -435,7 +435,7 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
         model = Weighing(factor)
         async with await open_library(model) as perdure:
             agent = await create_small_agent(perdure, 20_000)
-            counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(120)))))
+            counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(80)))))
         assert all(tokens_of_request(request) <= 15_000 for request in model.requests)
 
     assert counts[0] > counts[1] > 0

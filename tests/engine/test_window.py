@@ -46,7 +46,9 @@ async def test_a_conversation_longer_than_the_window_goes_on_with_its_newest_run
     model = ScriptedModel(otherwise=lambda request: says("noted"))
     rewritten: list[str] = []
     async with await open_library(model) as perdure:
-        agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": WINDOW})
+        agent = await perdure.create_agent(
+            "a", model=MODEL, settings={"context_window_tokens": WINDOW, "auto_recall": False}
+        )
         for number in range(20):
             rewritten += list_rewrite_reasons([sent async for sent in agent.stream(f"message {number} {FILLER}")])
         found = await agent.search('"message 3"')
@@ -68,7 +70,7 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
         agent = await perdure.create_agent(
             "a",
             model=MODEL,
-            settings={"context_window_tokens": WINDOW},
+            settings={"context_window_tokens": WINDOW, "auto_recall": False},
             blocks=[NewBlock(label="notes", limit_chars=50_000)],
         )
         for number in range(8):
@@ -86,7 +88,7 @@ async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
         agent = await perdure.create_agent("a", model=MODEL)
         for number in range(12):
             await agent.send(f"{number} {FILLER}")
-        await agent.update(settings={"context_window_tokens": WINDOW})
+        await agent.update(settings={"context_window_tokens": WINDOW, "auto_recall": False})
         await agent.send("and now?")
 
     assert count_tokens(model.requests[-2]) > WINDOW
@@ -104,7 +106,7 @@ async def test_after_a_new_prefix_the_last_word_on_a_block_is_the_newest(reason:
         await agent.send("2")
         await agent.blocks.update("human", "name is Bob")
         if reason == "settings":
-            agent = await agent.update(settings={"context_window_tokens": 50_000})
+            agent = await agent.update(settings={"context_window_tokens": 50_000, "auto_recall": False})
         else:
             clock.advance(7_200)
         events = [sent async for sent in agent.stream("3")]

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-FIRST, STEP = (1, 1) if FULL else (43, 160)
+FIRST, STEP = (1, 1) if FULL else (43, 320)
 ERRORS = {"an I/O error": errno.EIO, "a full disk": errno.ENOSPC}
 OURS = ("StoreUnavailable: ", "StoreFull: ")
 """SQLite says the same of the index of its log, whatever its write fails with."""

@@ -25,7 +25,7 @@ from tests.faults.file_layer import COMPILER, Operation, lines_told, read_record
 from tests.simulator.invariants import check_moment
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-CUTS = 200 if FULL else 8
+CUTS = 200 if FULL else 5
 MESSAGES = 60 if FULL else 44  # the log is taken into the file after 1,000 pages, about 35 messages
 PLANS = ("append", "insert archive", "share", "archive append", "")
 

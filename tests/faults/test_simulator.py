@@ -13,7 +13,7 @@ import pytest
 from perdure.engine.run import tool_calls
 from tests.simulator import Violation, simulate
 
-SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (6, 3)
+SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (4, 2)
 
 pytestmark = pytest.mark.faults
 

@@ -12,7 +12,7 @@ from perdure.adapters.mem0 import AsyncMemory
 from perdure.adapters.zep import AsyncSessions
 from perdure.core.agents import AgentFilter
 from perdure.core.ids import PassageId, derived_id
-from perdure.domain.conversations.patterns import Search
+from perdure.domain.conversations.patterns import Pattern
 from perdure.library.agents.identities import IdentityFields
 from perdure.library.memory.passages import passage_filter
 from perdure.library.parts.checks import Page
@@ -120,7 +120,7 @@ async def test_facts_are_found_by_every_form_of_whose_they_are(perdure: AsyncPer
 @FORMS
 async def test_a_pattern_meets_texts_in_every_form(name: str, other: str) -> None:
     """A line of a file or a message is found by a regular expression in the other form, also by a set of letters."""
-    search = Search(f"^{name}|[éệ]t")
+    search = Pattern(f"^{name}|[éệ]t")
 
     assert [one.line for one in search.matches(f"x\n{other} y\nviet\nx{other}")] == [2, 4]
     assert search.has(other) and not search.has("viet-cafe")

@@ -24,7 +24,7 @@ from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.secrets import SecretMask
 from perdure.core.sources import parse_source
-from perdure.core.text.credentials import holds_credential, without_credentials
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
@@ -34,7 +34,7 @@ from perdure.core.text.words import fold, index_words, parse_query, stems
 from perdure.core.tools.arguments import parse_arguments, unwrap_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
-from perdure.domain.conversations.patterns import Search
+from perdure.domain.conversations.patterns import Pattern
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.compression.compress import compress, decode, find_parts
@@ -134,7 +134,7 @@ READERS: dict[str, Read] = {
     "conditions": lambda text: expand(ROWS, where=text),
     "words of an expansion": lambda text: expand("a\n" * 50, query=text),
     "path": lambda text: expand(ROWS, path=text),
-    "pattern": lambda text: Search(text[:900]).has("a" * 2_000),
+    "pattern": lambda text: Pattern(text[:900]).has("a" * 2_000),
     "sentences": lambda text: list(sentences_of(text)),
     "sharp names": sharp_names,
     "clip": lambda text: clip(text, 1_000, COUNTER),
@@ -171,7 +171,7 @@ READERS: dict[str, Read] = {
     "stems": stems,
     "dates": lambda text: spans(text, now=NOW),
     "mask of secrets": MASK.text,
-    "credentials": lambda text: (holds_credential(text), without_credentials(text)),
+    "credentials": without_credentials,
     "arguments": lambda text: parse_arguments("f", ARRAY, text),
     "texts for arrays": lambda text: parse_arguments("f", ARRAY, json.dumps({"a": text})),
     "arguments in a fence": unwrap_arguments,

@@ -1,4 +1,4 @@
-"""Tool rules against models that try everything: 120 rule sets in `make test`, 10,000 in `make faults`."""
+"""Tool rules against models that try everything: 60 rule sets in `make test`, 10,000 in `make faults`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.properties.rule_checker import Effect, broken
 
-SETS, CHUNK = (10_000, 500) if os.environ.get("PERDURE_FAULTS") == "full" else (120, 60)
+SETS, CHUNK = (10_000, 500) if os.environ.get("PERDURE_FAULTS") == "full" else (60, 60)
 
 MODEL = "test/adversary"
 TOOLS = ("a", "b", "c", "d", "e")

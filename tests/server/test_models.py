@@ -10,7 +10,7 @@ from letta_client.types import EmbeddingModel, Model
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelNotFound
-from perdure.server.wire.models import LlmConfig, ModelFacts, ModelSettings, model_settings_shape, model_shape
+from perdure.server.wire.models import LlmConfig, ModelSettings, WireModelFacts, model_settings_shape, model_shape
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel
 from tests.server.routed import GPT, MODEL, routed
@@ -75,11 +75,11 @@ async def test_embedding_models() -> None:
 
 async def test_gemini_is_google_ai(tmp_path: Path) -> None:
     """Clients know Google's provider by the type `google_ai`, in the list and in an agent's settings."""
-    shape = model_shape("google/gemini-2.5-flash", ModelFacts(1_000_000, 8_192))
+    shape = model_shape("google/gemini-2.5-flash", WireModelFacts(1_000_000, 8_192))
 
     assert (shape["provider_type"], shape["model_endpoint_type"]) == ("google_ai", "google_ai")
     assert shape["provider_name"] == "google"
-    assert model_settings_shape("google/gemini-2.5-flash", ModelFacts(1, 1), {})["provider_type"] == "google_ai"
+    assert model_settings_shape("google/gemini-2.5-flash", WireModelFacts(1, 1), {})["provider_type"] == "google_ai"
 
 
 async def test_handles_of_letta_are_understood(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, GroupId, MessageId, Uuids
@@ -54,11 +54,9 @@ class Team:
     async def group(self, *names: str, manager: str | None = None, **values: Any) -> Group:
         """A group of these agents."""
         ports = self.perdure.app.ports
-        new = NewGroup(
-            agent_ids=[self.agents[name] for name in names],
-            manager_agent_id=None if manager is None else self.agents[manager],
-            **values,
-        )
+        manager_id = None if manager is None else self.agents[manager]
+        members = {"agent_ids": [self.agents[name] for name in names], "manager_agent_id": manager_id}
+        new = cast(NewGroup, {**members, **values})
         return await self.store.write(lambda tx: create_group(tx, new, ids=ports.ids, at=ports.clock.now()))
 
     async def send(self, group_id: GroupId, message: str | Sequence[Draft], **options: Any) -> GroupTurn:

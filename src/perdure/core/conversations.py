@@ -331,6 +331,5 @@ class Backlog:
     turns: int = 0
 
 
-def is_graph_key(key: str) -> bool:
-    """Return whether a key of a conversation's seen versions is a graph, not a block, folder or file."""
-    return key.startswith("graph-")
+GRAPH_KEY = "graph-"
+"""How a key of a conversation's seen versions begins that is a graph, not a block, folder or file."""

@@ -356,18 +356,13 @@ def parts_to_json(parts: Sequence[Part]) -> str:
         for name in part.__slots__:
             value = getattr(part, name)
             if value is not None and value != () and (name, value) != ("refused", False):
-                shape[name] = _plain(value)
+                if isinstance(value, Question):
+                    value = asdict(value)
+                elif isinstance(value, tuple) and isinstance(value[0], Image):
+                    value = [asdict(image) for image in value]
+                shape[name] = value
         shapes.append(shape)
     return compact_json(shapes)
-
-
-def _plain(value: Any) -> Any:
-    """Return a field of a part as JSON holds it."""
-    if isinstance(value, Question):
-        return asdict(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], Image):
-        return [asdict(image) for image in value]
-    return value
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:

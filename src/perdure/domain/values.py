@@ -71,6 +71,16 @@ def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: st
     return kind(**value)
 
 
+def check_short_text(name: str, value: Any, most: int, *, may_be_none: bool = True) -> None:
+    """Check that a value is a text of at most so many characters. Raises: InvalidInput."""
+    if value is None and may_be_none:
+        return
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is {value!r:.80}: give a text")
+    if len(value) > most:
+        raise InvalidInput(f"{name} has {len(value):,} characters: at most {most:,} are kept")
+
+
 def check_json(name: str, value: Any) -> None:
     """Check that the store can keep a JSON object.
 

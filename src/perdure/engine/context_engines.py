@@ -184,7 +184,6 @@ class ContextEngines:
         return Composition(self.get(assembler).engine, made)
 
     def _load_packages(self) -> None:
-        """Add the engines of installed packages."""
         if not self._loaded:
             self._loaded = True
             self._factories = {**_SHIPPED, **_package_engines(), **self._factories}
@@ -228,7 +227,6 @@ def _call(what: str, factory: Callable[..., object], options: Mapping[str, Any])
 
 
 def _option_names(factory: Callable[..., object]) -> str:
-    """The names of the options that a factory takes."""
     try:
         return ", ".join(inspect.signature(factory).parameters) or "none"
     except (TypeError, ValueError):

@@ -11,14 +11,7 @@ from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
 from perdure.domain.conversations.agent_copies import copy_agent, list_forgotten, restore_agent
 from perdure.domain.conversations.copy_values import AgentCopy
-from perdure.domain.conversations.transfer import (
-    Header,
-    archive_line,
-    import_passages,
-    open_import,
-    parse_line,
-    passage_line,
-)
+from perdure.domain.conversations.transfer import archive_line, import_passages, open_import, parse_line, passage_line
 from perdure.domain.values import BATCH, batches
 from perdure.library.parts.checks import outside
 from perdure.library.parts.part import AsyncPart
@@ -123,7 +116,7 @@ def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
     """
     count, has_archive = 0, headless
     for number, line in _parse_lines(lines):
-        if isinstance(line, Header):
+        if isinstance(line, Archive):
             has_archive = True
         elif not has_archive:
             raise _no_archive(number)
@@ -132,7 +125,7 @@ def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
     return count
 
 
-def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Header | Passage]]:
+def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Archive | Passage]]:
     """Each line that is not empty, with its number from 1. Raises: InvalidInput, naming the line."""
     for number, text in enumerate(lines, 1):
         if text.strip():

@@ -12,7 +12,7 @@ from perdure.core.messages import Part, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.core.tools.portable import portable, renamed
+from perdure.core.tools.portable import PortableTool, portable, renamed
 from perdure.providers.provider import PROVIDERS, AroundModel, Endpoint, ModelSource
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ Aliases = Mapping[str, Mapping[str, str]]
 """Tool -> its names of arguments, or the names that they have where it is sent -> the other ones."""
 
 
-def portable_request(request: ModelRequest) -> tuple[ModelRequest, Aliases]:
-    """The request as it is sent, and the aliases of its tools."""
-    tools = [portable(tool) for tool in request.tools]
+def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tuple[ModelRequest, Aliases]:
+    """The request as it is sent with its tools in this form, and their aliases."""
     aliases = {str(tool.shape["name"]): tool.aliases for tool in tools if tool.aliases}
     if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
         return request, {}
@@ -41,9 +40,18 @@ class PortableTools(AroundModel):
     """A model that gets each tool as every provider takes it; its calls have the tool's own names. Whole arguments come
     as one delta where names differ."""
 
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        # Of the newest request: those of an agent have the same.
+        self._tools: tuple[Sequence[Mapping[str, Any]], Sequence[PortableTool]] = ((), ())
+
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
-        sent, aliases = portable_request(request)
+        own_tools, tools = self._tools
+        if own_tools is not request.tools:
+            tools = [portable(tool) for tool in request.tools]
+            self._tools = request.tools, tools
+        sent, aliases = portable_request(request, tools)
         own = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
         held: set[int] = set()
         async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]
@@ -110,7 +118,7 @@ async def payload_of(model: Model, request: ModelRequest) -> Mapping[str, Any]:
     """
     while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
         model = inner
-    sent, _ = portable_request(request)
+    sent, _ = portable_request(request, [portable(tool) for tool in request.tools])
     if (payload := getattr(model, "payload", None)) is not None:
         body: Mapping[str, Any] = await payload(sent)
         return body

@@ -31,7 +31,7 @@ from perdure.core.models import (
 from perdure.providers.discovery import LOOK_TIMEOUT_S, Listing, fetch_json
 from perdure.providers.masking import LISTING
 from perdure.providers.provider import Endpoint
-from perdure.providers.traits import Said, join_said, loaded_in, props_of, served_in, shown_in
+from perdure.providers.traits import ServerTraits, join_traits, loaded_in, props_of, served_in, shown_in
 
 PROBED_MAX = 3
 """Models of one local server that are tried: each may take seconds to load."""
@@ -266,7 +266,7 @@ def _is_written(text: str) -> bool:
     return bool(name) and "hi" in rest and any(sign in text for sign in "{([")
 
 
-async def look_closer(endpoint: Endpoint, name: str, listed: Said) -> Said:
+async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
     """What a server says of a model beyond its list of models. Never raises.
 
     Args:
@@ -283,10 +283,10 @@ async def look_closer(endpoint: Endpoint, name: str, listed: Said) -> Said:
     match listed.get("server") or endpoint.entry.name:
         case "ollama":
             loaded, shown = await asyncio.gather(ask("/api/ps"), ask("/api/show", {"model": name}))
-            return join_said(listed, loaded_in(loaded, name), shown_in(shown))
+            return join_traits(listed, loaded_in(loaded, name), shown_in(shown))
         case "lmstudio":
-            return join_said(listed, served_in(await ask("/api/v0/models")).get(name, {}))
+            return join_traits(listed, served_in(await ask("/api/v0/models")).get(name, {}))
         case "llamacpp":
-            return join_said(listed, props_of(await ask("/props")))
+            return join_traits(listed, props_of(await ask("/props")))
         case _:
             return listed

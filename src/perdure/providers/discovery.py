@@ -28,7 +28,7 @@ from perdure.providers.masking import (
     without_secrets,
 )
 from perdure.providers.provider import ALIASES, NO_KEY, PROVIDERS, Endpoint, ProviderKind
-from perdure.providers.traits import Said, served_in
+from perdure.providers.traits import ServerTraits, served_in
 
 PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"
 LIST_TIMEOUT_S = 3.0
@@ -49,7 +49,7 @@ class Listing:
     models: tuple[str, ...] = ()
     problem: str = ""
     status: int = 0
-    served: Mapping[str, Said] = field(default_factory=dict)
+    served: Mapping[str, ServerTraits] = field(default_factory=dict)
 
 
 def find_providers(environment: Mapping[str, str] | None = None) -> list[Endpoint]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Image, Message, Text, unlogged_message
@@ -34,10 +34,12 @@ def turn_start(messages: Sequence[Message]) -> int:
 def put_words_first(request: ModelRequest) -> ModelRequest:
     """Return a request `in_words` as it is sent: what the engine says stands before the words of the person that it
     belongs to, because models answer what stands last; and the tail is a part of the person's newest message."""
-    messages: list[Message] = []
-    for is_said, group in groupby(request.messages, lambda message: message.role in ("user", "system")):
-        same = list(group)
-        messages += sorted(same, key=_is_of_person) if is_said and len(same) > 1 else same
+    messages, end = list(request.messages), 0
+    said = [message.role in ("user", "system") for message in messages]
+    for is_said, group in groupby(said) if (True, True) in pairwise(said) else ():
+        start, end = end, end + len(list(group))
+        if is_said:
+            messages[start:end] = sorted(messages[start:end], key=_is_of_person)
     if request.tail:
         place = next((place for place in range(len(messages) - 1, -1, -1) if _is_of_person(messages[place])), None)
         if place is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import ipaddress
 import re
 import urllib.parse
@@ -88,7 +87,6 @@ def api_path(path: str) -> str:
     return path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
 
 
-@functools.lru_cache(maxsize=256)
 def without_secrets(url: str) -> str:
     """The address without user, password, and what may hold a key."""
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
@@ -102,7 +100,6 @@ def is_loopback(url: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-@functools.lru_cache(maxsize=256)  # asked several times for each message
 def is_near(url: str) -> bool:
     """Whether an address is of this machine or its network: who runs a server there has chosen its models.
 
@@ -190,6 +187,8 @@ def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
     """A value of a request body without secrets."""
     match value:
+        case None | bool() | int() | float():
+            return value
         case str():
             return mask_text(value, secrets)
         case Mapping():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from importlib.resources import files
 from typing import Any, Protocol
@@ -69,7 +70,7 @@ class ProviderKind:
         return api
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
 class Endpoint:
     """The address and key of a provider.
 
@@ -93,13 +94,13 @@ class Endpoint:
     type: str = ""
     guard: HostGuard | None = None
 
-    @property
+    @cached_property
     def entry(self) -> ProviderKind:
         """The provider that it works as."""
         name = self.like or self.provider
         return SELF_SERVED if name == SELF_SERVED.name else PROVIDERS[name]
 
-    @property
+    @cached_property
     def address(self) -> str:
         """`base_url` without secrets."""
         return without_secrets(self.base_url)
@@ -109,7 +110,7 @@ class Endpoint:
         """Whether a key was given."""
         return self.api_key != NO_KEY
 
-    @property
+    @cached_property
     def local(self) -> bool:
         """Whether the user chooses its models: a kind of local server, one without a key, or one near by with OpenAI's
         API, whose clients often demand some key."""

@@ -15,7 +15,7 @@ from perdure.core.features import feature_models
 from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
 from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
-from perdure.providers.catalog import facts_of
+from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.discovery import (
     LOOK_TIMEOUT_S,
     Listing,
@@ -206,36 +206,43 @@ class ModelRegistry:
         """
         if handle in self.own_handles:
             return None
-        return self.traits(handle).window_tokens or facts_of(self.catalog_handle(handle)).window_tokens
+        traits, facts = self._known(handle)
+        return traits.window_tokens or facts.window_tokens
 
     def most_window_tokens(self, handle: str) -> int | None:
         """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
         if handle in self.own_handles:
             return None
-        facts = facts_of(self.catalog_handle(handle))
-        return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
+        traits, facts = self._known(handle)
+        return traits.window_tokens or (facts.window_tokens if facts.known else None)
 
     def traits(self, handle: str) -> ModelTraits:
         """What is known of a model: by its provider and the catalog at first, then by what `learn` was told.
 
         Raises: InvalidInput, as `window_tokens`.
         """
-        if handle in self.own_handles or (match := self.provider_of(handle)) is None:
+        if handle in self.own_handles:
             return self.learned.of(handle, NO_TRAITS, address="")
+        return self._known(handle)[0]
+
+    def _known(self, handle: str) -> tuple[ModelTraits, ModelFacts]:
+        """(`traits` of a model that the program does not give itself, its facts in the catalog)."""
+        match, facts = self.provider_of(handle), facts_of(self.catalog_handle(handle))
+        if match is None:
+            return self.learned.of(handle, NO_TRAITS, address=""), facts
         endpoint, name = match
-        own, facts, is_local = self._own_of(handle), facts_of(self.catalog_handle(handle)), endpoint.local
-        base = (
-            own[0].traits(name)
-            if own is not None
-            else ModelTraits(
-                local=is_local,
-                plain=not endpoint.is_large(name),
-                max_output_tokens=facts.max_output_tokens if is_local else None,
-                takes_tools=facts.tools,
-            )
+        key = f"{endpoint.provider}/{name}"
+        if (own := self._own_of(handle)) is not None:
+            base = own[0].traits(name)
+            known = self.learned.of(key, base, address=endpoint.address)
+            return replace(known, window_tokens=base.window_tokens or known.window_tokens), facts
+        base = ModelTraits(
+            local=endpoint.local,
+            plain=not endpoint.is_large(name),
+            max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+            takes_tools=facts.tools,
         )
-        known = self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
-        return known if own is None else replace(known, window_tokens=base.window_tokens or known.window_tokens)
+        return self.learned.of(key, base, address=endpoint.address), facts
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""
@@ -253,8 +260,8 @@ class ModelRegistry:
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
         listed = listing.served.get(name, {})
-        if said := await choosing.look_closer(endpoint, name, listed):
-            self.learn(handle, **said)
+        if traits := await choosing.look_closer(endpoint, name, listed):
+            self.learn(handle, **traits)
 
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
@@ -348,9 +355,10 @@ class ModelRegistry:
             return None
         if (own := self._own_of(handle)) is not None:
             return (endpoint, name) if name in own[0].names() else None
+        if endpoint.base_url != endpoint.entry.default_url:
+            return endpoint, name
         listed = self._listings.get(prefix, Listing()).models
-        decides = bool(listed) and endpoint.base_url == endpoint.entry.default_url
-        return (endpoint, name) if not decides or is_listed(name, listed) else None
+        return (endpoint, name) if not listed or is_listed(name, listed) else None
 
     async def refresh(self) -> Mapping[str, Listing]:
         """Ask all providers for their models at once; at most 3 s. Never raises."""
@@ -371,8 +379,8 @@ class ModelRegistry:
             is_shared = name in self._configured or name in self._default_endpoints
             (self._shared_listings if is_shared else self._listings)[name] = listing
         if endpoint.local or endpoint.base_url != endpoint.entry.default_url:
-            for model, said in listing.served.items():
-                self.learn(f"{name}/{model}", **said)
+            for model, traits in listing.served.items():
+                self.learn(f"{name}/{model}", **traits)
 
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> choosing.Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on

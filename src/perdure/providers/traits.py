@@ -33,6 +33,8 @@ class LearnedTraits:
 
     def __init__(self) -> None:
         self._learned: dict[str, dict[str, Any]] = {}
+        # Handle -> the newest answer, and what it was made of: each message asks several times.
+        self._known: dict[str, tuple[ModelTraits, dict[str, Any], ModelTraits]] = {}
         self.on_change: Callable[[str], None] = lambda handle: None
 
     def of(self, handle: str, base: ModelTraits, *, address: str) -> ModelTraits:
@@ -40,7 +42,11 @@ class LearnedTraits:
         learned = self._learned.get(handle)
         if learned is None or learned.get(ADDRESS) != address:
             return base
-        return replace(base, **{name: value for name, value in learned.items() if name in _NAMES})
+        known = self._known.get(handle)
+        if known is None or known[0] != base or known[1] is not learned:
+            traits = replace(base, **{name: value for name, value in learned.items() if name in _NAMES})
+            known = self._known[handle] = base, learned, traits
+        return known[2]
 
     def add(self, handle: str, traits: Mapping[str, Any], *, address: str) -> None:
         """Learn these traits, by their names."""
@@ -103,65 +109,65 @@ _SERVERS = {"llamacpp": "llamacpp", "vllm": "vllm", "library": "ollama", "organi
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-Said = Mapping[str, Any]
+ServerTraits = Mapping[str, Any]
 """What a server says of a model, by the names of `ModelTraits`: the program that runs it, its window, how many
 parameters it has, whether its template shows tools to the model. Without what it does not say."""
 
 
-def _said(**traits: Any) -> dict[str, Any]:
-    """These traits without those that are not said."""
+def _known(**traits: Any) -> dict[str, Any]:
+    """These traits without those that are not known."""
     return {name: value for name, value in traits.items() if value not in (None, "")}
 
 
-def join_said(first: Said, *others: Said) -> Said:
+def join_traits(first: ServerTraits, *others: ServerTraits) -> ServerTraits:
     """What several answers say together; of several windows the smallest, which is that of a slot."""
-    windows = [said["window_tokens"] for said in (first, *others) if "window_tokens" in said]
-    both = {name: value for said in (first, *others) for name, value in said.items()}
-    return both | _said(window_tokens=min(windows, default=None))
+    windows = [one["window_tokens"] for one in (first, *others) if "window_tokens" in one]
+    both = {name: value for one in (first, *others) for name, value in one.items()}
+    return both | _known(window_tokens=min(windows, default=None))
 
 
-def served_in(answer: Any) -> dict[str, Said]:
+def served_in(answer: Any) -> dict[str, ServerTraits]:
     """Model -> what a list of models says of it: `/v1/models`, or `/api/v0/models` of LM Studio."""
     rows = ((row.get("id") or row.get("name"), _served(row)) for row in _rows(answer, "data", "models"))
-    return {name: said for name, said in rows if isinstance(name, str) and name and said}
+    return {name: traits for name, traits in rows if isinstance(name, str) and name and traits}
 
 
-def _served(row: Mapping[str, Any]) -> Said:
+def _served(row: Mapping[str, Any]) -> ServerTraits:
     meta = row.get("meta")
     meta = meta if isinstance(meta, Mapping) else {}
     windows = [meta.get("n_ctx"), *map(row.get, _WINDOWS)]
     # LM Studio also lists what is not loaded; it then loads it with a window that nobody knows yet.
     is_loaded = row.get("state") in (None, "loaded")
-    return _said(
+    return _known(
         server=_SERVERS.get(str(row.get("owned_by")), "lmstudio" if "loaded_context_length" in row else ""),
         window_tokens=next(filter(None, map(_tokens, windows)), None) if is_loaded else None,
         parameters=_count(meta.get("n_params")),
     )
 
 
-def props_of(answer: Any) -> Said:
+def props_of(answer: Any) -> ServerTraits:
     """What `/props` of llama.cpp says: the window of each slot."""
     settings = answer.get("default_generation_settings") if isinstance(answer, Mapping) else None
     if not isinstance(settings, Mapping):
         return {}
-    return _said(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
+    return _known(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
 
 
-def loaded_in(answer: Any, name: str) -> Said:
+def loaded_in(answer: Any, name: str) -> ServerTraits:
     """What `/api/ps` of Ollama says of a model; nothing, as long as it is not loaded."""
     for row in _rows(answer, "models"):
         if row.get("name") in (name, f"{name}:latest"):
-            return _said(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
+            return _known(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
     return {}
 
 
-def shown_in(answer: Any) -> Said:
+def shown_in(answer: Any) -> ServerTraits:
     """What `/api/show` of Ollama says of a model."""
     if not isinstance(answer, Mapping):
         return {}
     info, able = answer.get("model_info"), answer.get("capabilities")
     count = _count(info.get("general.parameter_count")) if isinstance(info, Mapping) else None
-    return _said(
+    return _known(
         server="ollama",
         parameters=count or _size(answer),
         takes_tools="tools" in able if isinstance(able, list) else None,

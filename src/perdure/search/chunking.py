@@ -76,7 +76,6 @@ def _mark_pages(outline: document_outline.Outline, page_starts: Sequence[int]) -
 
 
 def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
-    """Yield the chunks in order."""
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
     def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:

@@ -227,7 +227,6 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
-    """Build the columns that ranking needs."""
     read = list(map(texts.__getitem__, seqs.tolist()))
     spot, occurred_at, traits = history.columns(at)
     return Pool(

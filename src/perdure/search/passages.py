@@ -183,7 +183,6 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
-    """Build the columns that ranking needs."""
     words = texts.texts
     chars = np.array(list(map(len, words)), np.int64)
     with_vectors = sum(meaning.rows for meaning in meanings)

@@ -112,7 +112,6 @@ def recall(
 
 
 def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
-    """Load the archives of the scope."""
     if scope.archives is not None:
         return [tx.archives.get(archive_id) for archive_id in dict.fromkeys(scope.archives)]
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
@@ -157,7 +156,6 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
 
 
 def _most(scope: RecallScope) -> int:
-    """Return the number of candidates of each kind."""
     return max(CANDIDATES_MIN, min(CANDIDATES_MAX, scope.budget_tokens // TOKENS_A_HIT))
 
 
@@ -177,7 +175,6 @@ def _select_hits(ranked: Ranking, scope: RecallScope, usable: Callable[[int], bo
 def _add_passages(
     tx: Tx, ranked: RankedPassages, archives: Iterable[Archive], scope: RecallScope, collection: Candidates
 ) -> None:
-    """Add the hits among the passages."""
     names = {archive.id: archive.name for archive in archives}
     collection.ran["passages"] = ranked.ran
 
@@ -302,7 +299,6 @@ def _add_turns(
 
 
 def _turn(message: Message, history: LogColumns, index: int, score: float, **fields: Any) -> Candidate:
-    """Build the candidate of a turn at an index of the history."""
     return Candidate(
         kind="turn",
         id=message.id,
@@ -378,7 +374,6 @@ def rank_cost(place: int) -> float:
 
 
 def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
-    """Build the source of each part."""
     for number, part in enumerate(packed.parts, 1):
         candidate = part.candidate
         yield Source(

@@ -191,7 +191,6 @@ def _ids() -> dict[str, str]:
 
 
 def _time(record: logging.LogRecord) -> str:
-    """The time of a record, in UTC."""
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -203,7 +202,6 @@ def _printable(text: str) -> str:
 
 
 def _log_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Log an error that ended a thread."""
     error = args.exc_value
     if error is None or isinstance(error, SystemExit):
         return

@@ -89,7 +89,7 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-class Views:
+class StoreBase:
     """The part of `Store` that follows from `read` and `write`; each store inherits it."""
 
     def listen(self, hear: Hear) -> bool:
@@ -109,7 +109,7 @@ class Views:
         return await self.write(_in_directory, unit, args, kwargs)
 
 
-class StoreOver(Views):
+class StoreOver(StoreBase):
     """`Store` over another one: what a subclass does not change is passed on."""
 
     def __init__(self, store: Store) -> None:

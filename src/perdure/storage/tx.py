@@ -37,7 +37,7 @@ from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
 from perdure.storage.upkeep.mentions import TEXT_TABLES as TEXT_TABLES  # which units of work look through
-from perdure.storage.upkeep.mentions import Mentions
+from perdure.storage.upkeep.mentions import TextMentions
 
 T = TypeVar("T", bound=Table)
 
@@ -77,7 +77,7 @@ class Tx:
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
         self.erasures = Erasures(db, org_id)
-        self.mentions = Mentions(db, org_id)
+        self.mentions = TextMentions(db, org_id)
         self.upkeep = Upkeep(db, org_id)
         self._of_features: dict[type[Table], Table] = {}
 

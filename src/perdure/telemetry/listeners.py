@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.ports import Embedder, EmbedPurpose, WordEmbedder
-from perdure.core.telemetry.port import EmbeddingWork, Fact, Telemetry, Work
+from perdure.core.telemetry.port import NOTHING, EmbeddingWork, Fact, Telemetry, Work
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +31,12 @@ class Listeners:
         self._listeners = tuple(one for one in self._listeners if one is not listener)
 
     def during(self, work: Work) -> AbstractContextManager[object]:
-        listeners = self._listeners
-        if len(listeners) == 1:
-            return listeners[0].during(work)
+        reports = [report for one in self._listeners if (report := one.during(work)) is not NOTHING]
+        if len(reports) < 2:
+            return reports[0] if reports else NOTHING
         contexts = contextlib.ExitStack()
-        for listener in listeners:
-            contexts.enter_context(listener.during(work))
+        for report in reports:
+            contexts.enter_context(report)
         return contexts
 
     def count(self, fact: Fact) -> None:

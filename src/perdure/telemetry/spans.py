@@ -80,9 +80,7 @@ class Spans:
 
     def _find_tracer(self) -> Tracer | None:
         """The tracer; None: nobody has set up an SDK, and no caller has named a trace to go on with."""
-        if self._tracer is None and "opentelemetry.trace" in sys.modules:
-            from opentelemetry import trace
-
+        if self._tracer is None and (trace := sys.modules.get("opentelemetry.trace")) is not None:
             is_set_up = type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
             if is_set_up or trace.get_current_span().get_span_context().is_valid:
                 self._tracer = trace.get_tracer(SCOPE)
@@ -201,13 +199,15 @@ class Spans:
             span.set_attribute("gen_ai.output.messages", _json([shape]))
 
 
-@contextlib.contextmanager
-def client_trace(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+def client_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
     """Take what goes on inside the context into the trace that a request's `traceparent` header names."""
     carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
-    if not carrier or "opentelemetry.trace" not in sys.modules:
-        yield
-        return
+    return _inside(carrier) if carrier and "opentelemetry.trace" in sys.modules else NOTHING
+
+
+@contextlib.contextmanager
+def _inside(carrier: Mapping[str, str]) -> Iterator[None]:
+    """Take what goes on inside the context into the trace of these headers."""
     from opentelemetry import context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -7,13 +7,14 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.storage.database.sqlite_errors import store_error
-from perdure.storage.store import Views
+from perdure.storage.store import StoreBase
 from perdure.storage.stores.sqlite import Outcome, SqliteDatabase, backup, connect, run_unit, scrub, upgrade
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
@@ -30,7 +31,7 @@ async def no_faults(point: FaultPoint) -> None:
     """The fault function that injects none."""
 
 
-class InlineStore(Views):
+class InlineStore(StoreBase):
     """`Store` without threads.
 
     `fault` is awaited at every `FaultPoint`. Its error is raised to the caller: at `write` and `commit` nothing is
@@ -117,7 +118,7 @@ class InlineStore(Views):
         try:
             self._database.begin()
             try:
-                outcomes = [run_unit(self._connection, self._path, unit, self._tx) for unit in units]
+                outcomes = [run_unit(self._connection, self._path, partial(unit, self._tx)) for unit in units]
                 await self._fault("commit")
                 self._check_open()
                 self._connection.execute("COMMIT")

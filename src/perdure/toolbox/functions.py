@@ -86,8 +86,14 @@ class Functions:
             self.add(function)
 
     def add(self, function: Callable[..., Any]) -> ToolSpec:
-        """Add a function, in place of one of the same name. Raises: InvalidInput."""
-        spec = _build_spec(function)
+        """Add a function, marked by `tool` or not, in place of one of the same name. Raises: InvalidInput: its
+        signature gives no schema, or its name can't be used."""
+        options = dict(getattr(function, _MARK, {}))
+        name = options.pop("name", None) or function.__name__
+        description, parameters = schema_of(function)
+        if not name.isidentifier() or len(name) > 48:
+            raise InvalidInput(f"tool name {name[:80]!r} can't be used: up to 48 letters, digits and _, no spaces")
+        spec = ToolSpec(name=name, description=description, parameters=parameters, **options)
         self._tools[spec.name] = function, spec
         return spec
 
@@ -108,16 +114,6 @@ class Functions:
         if inspect.iscoroutinefunction(function):
             return await _run_async(name, function, values)
         return await run_in_own_thread(_run, name, function, values)
-
-
-def _build_spec(function: Callable[..., Any]) -> ToolSpec:
-    """The description of a function, marked by `tool` or not. Raises: InvalidInput: its signature gives no schema."""
-    options = dict(getattr(function, _MARK, {}))
-    name = options.pop("name", None) or function.__name__
-    description, parameters = schema_of(function)
-    if not name.isidentifier() or len(name) > 48:
-        raise InvalidInput(f"tool name {name[:80]!r} can't be used: up to 48 letters, digits and _, no spaces")
-    return ToolSpec(name=name, description=description, parameters=parameters, **options)
 
 
 def _run(name: str, function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:

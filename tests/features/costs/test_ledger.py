@@ -55,7 +55,9 @@ async def talk() -> AsyncIterator[Talk]:
     async with await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model}, tools=[shout], clock=clock, ids=SequentialIds()
     ) as perdure:
-        agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": 12_000})
+        agent = await perdure.create_agent(
+            "a", model=MODEL, settings={"context_window_tokens": 12_000, "auto_recall": False}
+        )
         yield Talk(perdure, agent, model, clock)
 
 
@@ -122,7 +124,7 @@ async def test_a_new_tool_is_named_as_what_broke_the_prefix(talk: Talk) -> None:
 
 async def test_the_setting_that_changed_is_named(talk: Talk) -> None:
     await talk.say("hello")
-    await talk.agent.update(settings={"context_window_tokens": 11_000})
+    await talk.agent.update(settings={"context_window_tokens": 11_000, "auto_recall": False})
     smaller = await talk.say("hello")
     await talk.agent.update(system="You are a pirate.")
     pirate = await talk.say("hello")

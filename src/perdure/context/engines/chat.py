@@ -214,7 +214,6 @@ def _count_system(messages: Sequence[ChatMessage]) -> int:
 
 
 def _text(message: ChatMessage) -> str:
-    """Return the text of a message."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -244,7 +243,6 @@ def _row(message: ChatMessage, place: int, run: int, names: dict[str, str], coun
 
 
 def _shown(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMessage:
-    """Return a message as the model sees it."""
     if place not in stubs:
         return message
     role: Role = _ROLES.get(str(message.get("role")), "system")
@@ -256,7 +254,6 @@ def _shown(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMe
 
 
 def _node(one: ChatSummary) -> SummaryNode:
-    """Return a summary as plans have it."""
     row = unlogged_message("system", "")
     return SummaryNode(
         agent_id=row.agent_id,
@@ -287,7 +284,6 @@ def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
 
 
 def _carry_out(window: Window, situation: Situation, found: Plan, summarise: Summarise | None) -> Window:
-    """Return the window as a plan leaves it."""
     if isinstance(found, Stub):
         return replace(window, stubs=dict(found.stubs))
     summaries, shown = window.summaries, list(window.shown)
@@ -308,7 +304,6 @@ def _carry_out(window: Window, situation: Situation, found: Plan, summarise: Sum
 
 
 def _summary(number: int, situation: Situation, removal: Evict | Merge, summarise: Summarise | None) -> ChatSummary:
-    """Return the summary of what leaves the window."""
     counter, limit = situation.counter, removal.summary_tokens
     nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
     count = sum(node.message_count for node in nodes)

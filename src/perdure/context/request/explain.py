@@ -69,8 +69,7 @@ class Prices:
         if not usage.input_tokens and not usage.output_tokens:
             return None
         cached, written = _cache(usage)
-        plain = usage.input_tokens - cached - written
-        before = self.input_price(plain=plain, cached=cached, written=written)
+        before = self.input_price(plain=usage.input_tokens - cached - written, cached=cached, written=written)
         return sum_known([before, _price(usage.output_tokens, self.output)])
 
 
@@ -315,7 +314,6 @@ def _size(line: str) -> int:
 
 
 def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
-    """Return the length of the common beginning."""
     return next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
 
 
@@ -377,7 +375,6 @@ def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> I
 
 
 def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
-    """Yield the differences of two lists of lines."""
     opcodes = steps.opcodes(old, new)
     if opcodes is None:
         yield "… too many lines were moved or are repeated: they are compared one by one …"

@@ -240,7 +240,7 @@ def _shown(
         message = apply_stubs(hide_notice(row) if prefix.hides_notice else row, stubs)
         if prefix.words_zone:
             message, day = render_in_words(message, day, prefix.words_zone)
-        shown.append(mark_message(message, prefix.marker))
+        shown.append(mark_message(message, prefix.marker) if prefix.marker else message)
     return shown, day
 
 
@@ -303,7 +303,6 @@ def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str, opening: str) -
 
 
 def _message_bytes(messages: Sequence[Message]) -> bytes:
-    """Return a line for each message."""
     lines = [
         f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}\n'
         for message in messages

@@ -118,7 +118,7 @@ def mark_text(text: str, marker: str) -> str:
         return text
     text = without_marker(text, marker)
     kind, comma, fields = text.removeprefix(_START).partition('"')[2].partition('"')
-    if not is_envelope(text) or not comma:  # a row of an older store
+    if not text.startswith(_START) or not comma:  # a row of an older store
         return envelope("engine", marker=marker, text=text)
     return f'{_START}"{kind}", "marker": "{marker}"{fields}'
 

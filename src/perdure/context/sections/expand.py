@@ -174,7 +174,6 @@ def heading(message: Message, zone: tzinfo) -> str:
 
 
 def _date(moment: datetime, zone: tzinfo) -> str:
-    """Return date and minute in a time zone."""
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
@@ -324,5 +323,4 @@ def list_nodes(
 
 
 def _answer(*paragraphs: str) -> str:
-    """Join paragraphs that are not empty."""
     return "\n".join(filter(None, paragraphs))

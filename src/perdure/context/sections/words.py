@@ -97,7 +97,6 @@ def envelope_in_words(text: str) -> str:
 
 
 def _block(label: str, fields: Mapping[str, Any]) -> str:
-    """Return what happened to a block."""
     match fields:
         case {"op": "detached"}:
             return f'Your note "{label}" is gone.'
@@ -108,14 +107,12 @@ def _block(label: str, fields: Mapping[str, Any]) -> str:
 
 
 def _facts(fields: Mapping[str, Any]) -> str:
-    """Return what a person has changed about facts."""
     heads = {"added": "True now", "changed": "Changed", "deleted": "Not true any more"}
     lines = [f"{head}: {_listed(fields[name])}" for name, head in heads.items() if fields.get(name)]
     return "\n".join((*lines, *((str(fields["more"]),) if fields.get("more") else ())))
 
 
 def _summary(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the summaries of what left the view."""
     lines = [f"{node.get('dates', '')}: {node.get('summary', '')}" for node in nodes]
     return "\n".join(("Earlier in this conversation, in short (a record, no instruction):", *lines))
 

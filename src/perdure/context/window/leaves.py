@@ -126,7 +126,6 @@ def is_due(situation: Situation) -> bool:
 
 
 def _largest_run(situation: Situation) -> int:
-    """Return the tokens of the largest run in view."""
     sizes: dict[int | None, int] = {}
     for row in situation.rows:
         sizes[row.run_seq] = sizes.get(row.run_seq, 0) + situation.tokens_of(row)

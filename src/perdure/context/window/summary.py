@@ -288,7 +288,6 @@ def clean_answer(text: str) -> str:
 
 
 def _refuses(text: str) -> bool:
-    """Return whether the model refuses or asks back."""
     # Only at the beginning: a real summary may report that somebody was sorry.
     return bool(_REFUSAL.match(text) or _AS_AI.search(text[:400]))
 

@@ -104,20 +104,16 @@ _FORM_CHARS, _IN_FORMS = 16, ("://", "private key", "cvv", "cvc")
 """A credential of a known form is at least so long without a space, or has one of these in or beside it."""
 
 
-def holds_credential(text: str) -> bool:
-    """Return whether a text holds something that looks like a password, a key or a token."""
-    return without_credentials(text) != text
-
-
 def without_credentials(text: str) -> str:
-    """Return the text with a note in place of each credential."""
+    """Return the text with a note in place of each thing that looks like a password, a key or a token."""
     return _hide(text, ())[0]
 
 
 def without_new_credentials(before: str, after: str) -> str:
     """Return the new value of a text that somebody edits with a note in place of each credential that comes with it;
     those that were there, which a person may have put there, stay."""
-    return _hide(after, _hide(before, ())[1])[0]
+    hidden = _hide(after, ())[1]
+    return _hide(after, _hide(before, ())[1])[0] if hidden else after
 
 
 def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:

@@ -70,7 +70,13 @@ def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
         if not same or isinstance(rule, RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")
     if not same:
-        _check_single_values(rules.rules)
+        # Two values where only one can hold: an argument, the child for an output.
+        values: dict[tuple[str, ...], tuple[Any, str]] = {}
+        for rule in rules.rules:
+            for key, value, text in _single_values(rule):
+                first, first_text = values.setdefault((rule.type, *key), (value, text))
+                if first != value:
+                    _contradiction(f"{first_text} and {text} ({rule.type})")
         pairs = _Pairs(rules.rules)
         pairs.check_parents()
         for rule in rules.rules:
@@ -109,16 +115,6 @@ def _check_values(rule: ToolRule, where: str) -> None:
         json.dumps(args, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolRulesInvalid(f"{where}: its arguments can't be written as JSON: {error}") from error
-
-
-def _check_single_values(rules: Iterable[ToolRule]) -> None:
-    """Refuse two values where only one can hold: an argument, the child for an output."""
-    values: dict[tuple[str, ...], tuple[Any, str]] = {}
-    for rule in rules:
-        for key, value, text in _single_values(rule):
-            first, first_text = values.setdefault((rule.type, *key), (value, text))
-            if first != value:
-                _contradiction(f"{first_text} and {text} ({rule.type})")
 
 
 def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:

@@ -86,7 +86,14 @@ def parse_source(
             )
         types, arguments = SourceTypes(module), _arguments(function)
         if parameters is not None:
-            parameters = _check_schema(function, arguments, types, parameters)
+            properties, required = parameters.get("properties", {}), parameters.get("required", [])
+            if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+                raise InvalidInput("json_schema: `properties` must be an object and `required` a list of names")
+            for parameter, problem in _mismatches(function, arguments, types, properties, required):
+                raise SchemaMismatch(parameter, problem)
+            # It is closed, unless the function takes `**kwargs`.
+            closed = {} if function.args.kwarg else {"additionalProperties": False}
+            parameters = {"type": "object", **parameters, "properties": dict(properties), **closed}
         else:
             parameters = _schema(function, arguments, types, docs.parameters)
             if documented:
@@ -227,25 +234,6 @@ def _check_documented(function: str, arguments: _Arguments, properties: Mapping[
                     " a pydantic model, a plain dict, or give a json_schema",
                     line=argument.lineno,
                 )
-
-
-def _check_schema(
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-    arguments: _Arguments,
-    types: SourceTypes,
-    schema: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Check a caller's schema against the function; close it unless the function takes `**kwargs`.
-
-    Raises: SchemaMismatch.
-    """
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
-        raise InvalidInput("json_schema: `properties` must be an object and `required` a list of names")
-    for name, problem in _mismatches(function, arguments, types, properties, required):
-        raise SchemaMismatch(name, problem)
-    closed = {} if function.args.kwarg else {"additionalProperties": False}
-    return {"type": "object", **schema, "properties": dict(properties), **closed}
 
 
 def _mismatches(

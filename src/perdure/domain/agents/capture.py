@@ -27,7 +27,7 @@ TAG = "conversation"
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _TurnLine:
     """A message, or a part of a long one."""
 
     message: Message
@@ -105,14 +105,14 @@ def _target_archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, a
     return own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
 
 
-def _group_turns(messages: Sequence[Message]) -> Iterator[list[_Line]]:
+def _group_turns(messages: Sequence[Message]) -> Iterator[list[_TurnLine]]:
     """Yield the lines of one passage at a time, in order."""
-    group: list[_Line] = []
+    group: list[_TurnLine] = []
     size = 0
     for message in messages:
         text = message.text
         for first in range(0, len(text), TURN_CHARS):
-            line = _Line(message, text[first : first + TURN_CHARS].strip())
+            line = _TurnLine(message, text[first : first + TURN_CHARS].strip())
             if group and size + len(line.text) > PASSAGE_CHARS:
                 yield group
                 group, size = [], 0
@@ -125,7 +125,7 @@ def _group_turns(messages: Sequence[Message]) -> Iterator[list[_Line]]:
 
 def _build_passage(
     tx: Tx,
-    lines: Sequence[_Line],
+    lines: Sequence[_TurnLine],
     conversation: Conversation,
     passage_id: PassageId,
     archive_id: ArchiveId,

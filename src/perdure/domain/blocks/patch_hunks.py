@@ -75,10 +75,10 @@ def read_patch(patch: str) -> list[Hunk]:
     fence = _FENCE.fullmatch(lines[first])
     if fence is not None and end - first > 1 and lines[end - 1].strip() == fence["ticks"]:
         first, end = first + 1, end - 1
-    return _Reader(lines[:end]).read(first)
+    return _PatchReader(lines[:end]).read(first)
 
 
-class _Reader:
+class _PatchReader:
     """Turns the lines of a patch into hunks; `_open` is the hunk that takes the next line of text."""
 
     def __init__(self, lines: Sequence[str]) -> None:

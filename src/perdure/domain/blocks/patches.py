@@ -48,7 +48,7 @@ def apply_patch(text: str, patch: str) -> str:
     return result
 
 
-class _View:
+class _Lines:
     """The lines of a text under one reading of white space, searched as one string.
 
     Every line stands between two newlines there, so that whole lines are found. `str.find` takes linear time whatever
@@ -105,7 +105,9 @@ class _Patcher:
         has_old_lines = any(hunk.after_empty or line.kind != "+" for hunk in hunks for line in hunk.lines)
         self._lines = text.split("\n") if text or has_old_lines else []
         self._is_empty = not text
-        self._exact, self._trimmed, self._stripped = (_View(self._lines, read) for read in (str, str.rstrip, str.strip))
+        self._exact, self._trimmed, self._stripped = (
+            _Lines(self._lines, read) for read in (str, str.rstrip, str.strip)
+        )
         self._out: list[str] = []
         self._copied = 0  # the lines above it are in `_out`, or removed
         self._last_hunk_end = 0  # the lines above it belong to earlier hunks, their last kept lines included
@@ -173,7 +175,7 @@ class _Patcher:
                     return line
         raise self._misfit(hunk, old, floors[0])
 
-    def _nearest(self, hunk: Hunk, view: _View, old: Sequence[str], floor: int, hint: int) -> int | None:
+    def _nearest(self, hunk: Hunk, view: _Lines, old: Sequence[str], floor: int, hint: int) -> int | None:
         """Return the nearest place of the old lines to the hint. Raises: PatchInvalid: two are equally near."""
         hint = min(max(hint, floor), len(self._lines))
         below = view.first(old, hint)

@@ -24,7 +24,7 @@ LAST_ROW = 10**15  # above every number
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LogRows:
     """The messages `first` to `last` of one conversation of an agent, or of all; engine messages are excluded."""
 
     agent_id: AgentId
@@ -33,7 +33,7 @@ class Rows:
     last: int
 
 
-def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
+def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | LogRows | Message:
     """Resolve a handle for the agent and the conversation of this run. Raises: ToolError."""
     agent_id, conversation = run.key.agent_id, run.conversation_seq
     handle = parse_handle(text)
@@ -51,7 +51,7 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
     if handle.first == handle.last:
         return find_message(tx, agent_id, handle.first)
     for scope in (conversation, None):
-        rows = Rows(agent_id, scope, handle.first, handle.last)
+        rows = LogRows(agent_id, scope, handle.first, handle.last)
         if first_row(tx, rows) is not None:
             return rows
     raise ToolError(
@@ -83,25 +83,25 @@ def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: in
 
 def _known_messages(tx: Tx, agent_id: AgentId) -> str:
     """Say which messages the agent has, for an error text."""
-    every = Rows(agent_id, None, 0, LAST_ROW)
+    every = LogRows(agent_id, None, 0, LAST_ROW)
     first, last = first_row(tx, every), last_row(tx, every)
     if first is None or last is None:
         return "there are no messages yet"
     return f"there are {message_handle(first.seq, last.seq)}"
 
 
-def rows_of(target: SummaryNode | Rows | Message) -> Rows:
+def rows_of(target: SummaryNode | LogRows | Message) -> LogRows:
     """Return the messages that a resolved handle covers."""
     match target:
         case SummaryNode():
-            return Rows(target.agent_id, target.conversation_seq, target.from_message_seq, target.upto_message_seq)
+            return LogRows(target.agent_id, target.conversation_seq, target.from_message_seq, target.upto_message_seq)
         case Message():
-            return Rows(target.agent_id, target.conversation_seq, target.seq, target.seq)
+            return LogRows(target.agent_id, target.conversation_seq, target.seq, target.seq)
         case _:
             return target
 
 
-def within(rows: Rows, span: RowSpan) -> Rows:
+def within(rows: LogRows, span: RowSpan) -> LogRows:
     """Return the rows that lie in the span. Raises: ToolError: none do."""
     first, last = span.within(rows.first, rows.last)
     if first > last:
@@ -109,17 +109,17 @@ def within(rows: Rows, span: RowSpan) -> Rows:
     return replace(rows, first=first, last=last)
 
 
-def first_row(tx: Tx, rows: Rows) -> Message | None:
+def first_row(tx: Tx, rows: LogRows) -> Message | None:
     """Return the first of the rows; None: there is none."""
     return next(read_rows(tx, rows, page=1), None)
 
 
-def last_row(tx: Tx, rows: Rows) -> Message | None:
+def last_row(tx: Tx, rows: LogRows) -> Message | None:
     """Return the last of the rows; None: there is none."""
     return next(read_rows(tx, rows, page=1, newest_first=True), None)
 
 
-def read_rows(tx: Tx, rows: Rows, *, newest_first: bool = False, page: int = FIRST_PAGE) -> Iterator[Message]:
+def read_rows(tx: Tx, rows: LogRows, *, newest_first: bool = False, page: int = FIRST_PAGE) -> Iterator[Message]:
     """Yield the messages in order, read page by page, so that a caller that stops early reads little more.
 
     The answers to calls that wait are left out: their results have rows of their own.

@@ -16,8 +16,8 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Message
 from perdure.core.nodes import message_handle
 from perdure.core.tools.engine_specs import REPEATING_TOOLS, tools_with
-from perdure.domain.conversations.handles import Rows, read_rows
-from perdure.domain.conversations.patterns import Match, PatternSlow, Search
+from perdure.domain.conversations.handles import LogRows, read_rows
+from perdure.domain.conversations.patterns import Match, Pattern, PatternSlow
 from perdure.storage.tx import Tx
 
 SCANNED_ROWS, SCANNED_CHARS = 5_000, 4_000_000  # of one call with a pattern
@@ -28,7 +28,7 @@ _SEARCHES = frozenset(tools_with("recalls"))
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class LineHits:
     """The lines of a message that match, in order; `more`: the next matching line beyond the limit."""
 
     message: Message
@@ -40,13 +40,13 @@ class Hit:
 class Scan:
     """The hits of a search, and the message and line at which it stopped; None: at the end."""
 
-    hits: Sequence[Hit]
+    hits: Sequence[LineHits]
     stopped: tuple[int, int] | None
 
 
 def _scan(
     messages: Iterator[Message],
-    search: Search,
+    search: Pattern,
     *,
     first_line: tuple[int, int],
     most: int,
@@ -63,7 +63,7 @@ def _scan(
 
     Raises: ToolError: the pattern takes too long in the first message.
     """
-    hits: list[Hit] = []
+    hits: list[LineHits] = []
     count = chars = rows = 0
     for message in messages:
         if rows >= SCANNED_ROWS or chars >= SCANNED_CHARS or count >= most or (rows and search.over):
@@ -88,12 +88,12 @@ def _scan(
                 return Scan(hits, (message.seq, begin))
             after = matches[-1].line + 1  # not this place again, or going on would lead nowhere
             if per_row is None:
-                return Scan([*hits, Hit(message, tuple(matches))], (message.seq, after))
-            return Scan([*hits, Hit(message, tuple(matches), after)], (message.seq + 1, 1))
+                return Scan([*hits, LineHits(message, tuple(matches))], (message.seq, after))
+            return Scan([*hits, LineHits(message, tuple(matches), after)], (message.seq + 1, 1))
         rows += 1
         more = matches[row_limit].line if len(matches) > row_limit else None
         if matches:
-            hits.append(Hit(message, tuple(matches[:row_limit]), more))
+            hits.append(LineHits(message, tuple(matches[:row_limit]), more))
             count += len(matches[:row_limit])
         if more is not None and per_row is None:
             return Scan(hits, (message.seq, more))
@@ -132,7 +132,7 @@ def _place(line: str, match: Match, width: int) -> str:
 
 
 def grep_log(
-    tx: Tx, rows: Rows, search: Search, budget: Budget, *, first_line: int, whole: bool, call_message_id: MessageId
+    tx: Tx, rows: LogRows, search: Pattern, budget: Budget, *, first_line: int, whole: bool, call_message_id: MessageId
 ) -> str:
     """Return the lines that match, newest message first, from line `first_line` of the newest on.
 
@@ -176,7 +176,7 @@ def grep_log(
     return render_first_fit(CLIPS, len(lines), render, budget) or budget.cut(end_line(0))
 
 
-def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, timezone: tzinfo) -> str:
+def grep_messages(tx: Tx, rows: LogRows, search: Pattern, budget: Budget, timezone: tzinfo) -> str:
     """Return the messages with matching lines, oldest first, each with its first matches."""
     scan = _scan(
         read_rows(tx, rows),
@@ -203,7 +203,7 @@ def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, timezone: 
     return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end_line(0))
 
 
-def grep_lines(message: Message, span: LineSpan, search: Search, budget: Budget, timezone: tzinfo) -> str:
+def grep_lines(message: Message, span: LineSpan, search: Pattern, budget: Budget, timezone: tzinfo) -> str:
     """Return the matching lines of one message within `span`."""
     body = body_of(message)
     lines = body.split("\n")
@@ -231,13 +231,13 @@ def grep_lines(message: Message, span: LineSpan, search: Search, budget: Budget,
         return f'[Go on: lines="{line}..{last}"]'
 
     def render(width: int, count: int) -> str:
-        entry = _entry(Hit(message, matches[:count]), lines, width, around=2, timezone=timezone)
+        entry = _entry(LineHits(message, matches[:count]), lines, width, around=2, timezone=timezone)
         return f"{entry}\n{end_line(count)}"
 
     return render_first_fit(CLIPS, len(matches), render, budget) or budget.cut(end_line(0))
 
 
-def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, timezone: tzinfo) -> str:
+def _entry(hit: LineHits, lines: Sequence[str], width: int, *, around: int, timezone: tzinfo) -> str:
     """Render a message's matching lines (`12> text`) with `around` lines before and after each (`13| text`).
 
     Long lines are clipped; at a narrow width only the matches are shown.

@@ -36,7 +36,7 @@ class Match:
     end: int
 
 
-class Search:
+class Pattern:
     """A pattern, and the time that a call may spend on it. How marks are written doesn't count: places are those in a
     text as `name_form` writes it. Raises: ToolError: the pattern is invalid or too large."""
 

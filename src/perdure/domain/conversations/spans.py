@@ -14,7 +14,7 @@ from perdure.core.runs import Run, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class RunSpan:
     """A stretch of time, in the terms of OpenTelemetry.
 
     Args:
@@ -61,12 +61,12 @@ def trace_id(run_id: RunId) -> str:
 
 def spans_of(
     run: Run, steps: Sequence[Step], messages: Sequence[Message], call_starts: Mapping[str, datetime]
-) -> Sequence[Span]:
+) -> Sequence[RunSpan]:
     """The spans of a run, by their starts: the run, `agent_step` for each model call, and each tool call by its name.
 
     A call whose start is not stored began when the model had answered: tools of memory run in one transaction.
     """
-    root = Span(
+    root = RunSpan(
         id=_span_id(run.id),
         parent_id=None,
         name="agent_run",
@@ -81,7 +81,7 @@ def spans_of(
         ended_at = max([message.created_at for message in own], default=step.ended_at)
         parent = _span_id(step.id)
         spans.append(
-            Span(
+            RunSpan(
                 id=parent,
                 parent_id=root.id,
                 name="agent_step",
@@ -92,7 +92,7 @@ def spans_of(
             )
         )
         spans += [
-            Span(
+            RunSpan(
                 id=_span_id(f"{step.id} {result.call_id}"),
                 parent_id=parent,
                 name=result.name,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.passages import PASSAGE_STATES, Archive, Passage
@@ -24,13 +24,6 @@ LINE = JsonLimits(size_bytes=16 << 20)
 FORMAT_VERSION = 1
 
 _NOWHERE, _NO_ORG = ArchiveId(""), OrgId("")
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The line before an archive's passages. `archive` has its id, name, description, metadata and time of creation."""
-
-    archive: Archive
 
 
 def archive_line(archive: Archive) -> str:
@@ -67,8 +60,9 @@ def passage_line(passage: Passage) -> str:
     )
 
 
-def parse_line(text: str) -> Header | Passage:
-    """Parse one line. A passage has no archive yet, and an empty id if the line has none. Raises: InvalidInput."""
+def parse_line(text: str) -> Archive | Passage:
+    """Parse one line: the header of an archive, which has its id, name, description, metadata and time of creation, or
+    a passage, which has no archive yet. An id is empty if the line has none. Raises: InvalidInput."""
     try:
         fields = parse_json(text, LINE)
     except (ValueError, RecursionError) as error:
@@ -110,17 +104,16 @@ def _parse_sources(values: Any) -> tuple[WriteSource, ...]:
     return tuple(WriteSource(parse_source(one)) for one in values)
 
 
-def open_import(tx: Tx, header: Header, new_id: ArchiveId) -> Archive:
+def open_import(tx: Tx, archive: Archive, new_id: ArchiveId) -> Archive:
     """Return the archive of a header, by id or else by name; create it if it is missing. Raises: InvalidInput."""
-    archive = header.archive
-    archive_id = archive.id or new_id
-    existing = (
-        _find_archive(tx, archive_id) if archive.id else next(iter(tx.archives.list(name=archive.name, limit=1)), None)
-    )
-    if existing is not None:
-        return existing
+    if archive.id:
+        found = [*tx.archives.list_by_ids([archive.id]).values()]
+    else:
+        found = [*tx.archives.list(name=archive.name, limit=1)]
+    if found:
+        return found[0]
     fields: ArchiveChanges = {"name": archive.name, "description": archive.description, "metadata": archive.metadata}
-    return create_archive(tx, archive_id, fields, at=archive.created_at)
+    return create_archive(tx, archive.id or new_id, fields, at=archive.created_at)
 
 
 def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) -> int:
@@ -150,7 +143,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     return len(tx.passages.add(list(new.values()))) if new else 0
 
 
-def _parse_header(fields: dict[str, Any]) -> Header:
+def _parse_header(fields: dict[str, Any]) -> Archive:
     """Parse the header of an archive. Raises: InvalidInput."""
     if fields["perdure"] != "archive":
         raise InvalidInput(f"it begins a {fields['perdure']!r:.40}: only archives can be read")
@@ -172,15 +165,7 @@ def _parse_header(fields: dict[str, Any]) -> Header:
         created_at=at,
         updated_at=at,
     )
-    return Header(check_archive(archive))
-
-
-def _find_archive(tx: Tx, archive_id: ArchiveId) -> Archive | None:
-    """Return the archive; None: there is none with this id."""
-    try:
-        return tx.archives.get(archive_id)
-    except NotFound:
-        return None
+    return check_archive(archive)
 
 
 def _line(fields: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from perdure.core.ids import ConversationId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.domain.agents.options import check_options
 from perdure.domain.agents.units import check_window
-from perdure.domain.values import check_fields
+from perdure.domain.values import check_fields, check_short_text
 from perdure.storage.tx import Tx
 
 SUMMARY_CHARS = 20_000
@@ -50,7 +50,7 @@ def update_conversation(
     tx.agents.lock(tx.conversations.get(conversation_id).agent_id)
     before = after = tx.conversations.get(conversation_id)
     if "summary" in changes:
-        after = replace(after, summary=check_summary(changes["summary"]))
+        after = replace(after, summary=changes["summary"])
     after = replace(after, settings=changed_settings(before.settings, changes))
     if "archived" in changes:
         archived = changes["archived"]
@@ -62,16 +62,13 @@ def update_conversation(
     return before if after == before else tx.conversations.put(after, at=at, shapes_requests=shapes_requests)
 
 
-def check_summary(summary: Any) -> str | None:
-    """Return the summary after checking it. Raises: InvalidInput: it is no text, or too long."""
-    return _check_text("summary", summary)
-
-
 def changed_settings(before: Mapping[str, Any], changes: ConversationChanges) -> dict[str, Any]:
-    """A conversation's settings with the changes. Raises: InvalidInput."""
+    """A conversation's settings with the changes, which are checked. Raises: InvalidInput."""
+    for name in ("summary", "description"):
+        check_short_text(name, changes.get(name), SUMMARY_CHARS)
     settings = dict(before)
     if "description" in changes:
-        settings[DESCRIPTION] = _check_text("description", changes["description"])
+        settings[DESCRIPTION] = changes["description"]
     for name in (MODEL, MODEL_SETTINGS):
         if name in changes:
             settings[name] = changes.get(name)
@@ -85,15 +82,6 @@ def changed_settings(before: Mapping[str, Any], changes: ConversationChanges) ->
             options[WINDOW] = check_window(window)
         settings[OPTIONS] = options or None
     return {name: value for name, value in settings.items() if value is not None}
-
-
-def _check_text(name: str, text: Any) -> str | None:
-    """Return the text after checking it. Raises: InvalidInput: it is no text, or too long."""
-    if text is not None and not isinstance(text, str):
-        raise InvalidInput(f"{name} is {text!r:.80}: give a text")
-    if text is not None and len(text) > SUMMARY_CHARS:
-        raise InvalidInput(f"{name} has {len(text):,} characters: at most {SUMMARY_CHARS:,} are kept")
-    return text
 
 
 Batch = tuple[RunId | None, StepId]

@@ -18,7 +18,7 @@ from perdure.core.specs import ToolOutcome
 from perdure.core.text.zones import zone
 from perdure.domain.conversations import handles
 from perdure.domain.conversations.matches import clip_line, grep_lines, grep_log, grep_messages
-from perdure.domain.conversations.patterns import PatternSlow, Search
+from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
 
@@ -45,7 +45,7 @@ def context_expand(
         answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens),
         zone(call.agent.timezone),
     )
-    search = Search(grep) if grep else None
+    search = Pattern(grep) if grep else None
     span = expand.parse_rows(rows) if rows else None
     target = handles.resolve_handle(tx, call.run, handle)
     if path or where or (rows and isinstance(target, Message) and target.results):
@@ -77,11 +77,11 @@ def context_grep(
         more: `from`, the message and line to continue at; Python reserves that name.
     """
     budget = answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens)
-    search = Search(pattern)
+    search = Pattern(pattern)
     line = 1
     target = handles.resolve_handle(tx, call.run, handle) if handle else None
     rows = (
-        handles.Rows(call.agent.id, call.run.conversation_seq, 0, handles.LAST_ROW)
+        handles.LogRows(call.agent.id, call.run.conversation_seq, 0, handles.LAST_ROW)
         if target is None
         else handles.rows_of(target)
     )
@@ -104,11 +104,11 @@ def context_grep(
 
 
 def _of_result(
-    target: SummaryNode | handles.Rows | Message,
+    target: SummaryNode | handles.LogRows | Message,
     rows: str | None,
     path: str | None,
     where: str | None,
-    search: Search | None,
+    search: Pattern | None,
     budget: expand.Budget,
 ) -> str:
     """Show rows or values of a tool's result. Raises: ToolError: there is no such place, or no result."""
@@ -153,7 +153,7 @@ def _position(text: str) -> tuple[int, int]:
     return handle.last, max(1, int(line[:15])) if line else 1
 
 
-def _title(target: SummaryNode | handles.Rows | Message, inside: handles.Rows, timezone: tzinfo) -> str:
+def _title(target: SummaryNode | handles.LogRows | Message, inside: handles.LogRows, timezone: tzinfo) -> str:
     """Return one line about the node and its messages; empty for other handles."""
     if not isinstance(target, SummaryNode):
         return ""
@@ -167,7 +167,7 @@ def _children(
     tx: Tx,
     node: SummaryNode,
     span: expand.RowSpan | None,
-    search: Search | None,
+    search: Pattern | None,
     budget: expand.Budget,
     timezone: tzinfo,
 ) -> str:
@@ -200,7 +200,7 @@ def _children(
     return expand.list_nodes(hint, matching, budget, zone=timezone, about=lambda child: lines[child.seq])
 
 
-def _messages(tx: Tx, title: str, rows: handles.Rows, budget: expand.Budget, timezone: tzinfo) -> str:
+def _messages(tx: Tx, title: str, rows: handles.LogRows, budget: expand.Budget, timezone: tzinfo) -> str:
     """List messages, as many as fit, and say how to go on."""
     messages: list[Message] = []
     chars = 0

@@ -261,7 +261,6 @@ async def compact(
 
 
 def _load(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview:
-    """What the next request of the conversation would show."""
     conversation = _check_idle(tx, agent_id, conversation_seq)
     return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
 

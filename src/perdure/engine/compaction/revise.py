@@ -75,7 +75,6 @@ def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iter
 
 
 def _text_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:
-    """What a node says of what is left behind it."""
     limit = max(node.tokens, LEAST_SUMMARY)
     if node.children:
         children = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, node.children)

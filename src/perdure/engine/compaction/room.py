@@ -157,7 +157,6 @@ def _is_unsent(builder: RequestBuilder, view: View) -> bool:
 def _load_situation(
     builder: RequestBuilder, view: View, size: RequestSize, prepared: Sequence[SummaryNode]
 ) -> Situation:
-    """What the plan is made of."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = builder.window
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
@@ -190,7 +189,6 @@ def _load_situation(
 def _carry_out(
     builder: RequestBuilder, view: View, situation: Situation, found: Plan, *, by: RoomKind, reason: str = "window"
 ) -> Progress:
-    """The progress of a run whose next action is this plan."""
     log, certificate = builder.log, situation.certificate
     builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
     stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now)

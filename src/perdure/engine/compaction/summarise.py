@@ -353,7 +353,6 @@ async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, unti
 
 
 async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
-    """The model's reply, without its deltas."""
     reply: ModelReply | None = None
     async for piece in model.respond(request):
         if isinstance(piece, ModelReply):

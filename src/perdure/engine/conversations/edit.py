@@ -97,9 +97,11 @@ def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
     if message.kind == "message" and message.role == role:
         match edit.part:
             case "assistant":
-                found = _with_text(message, edit.text)
+                spoken = [call for call in message.calls if call.speech]
+                found = _with_words(message, Text(edit.text), spoken, "message")
             case "reasoning":
-                found = _with_reasoning(message, edit.text)
+                thoughtful = [call for call in message.calls if call.thoughts]
+                found = _with_words(message, Reasoning(edit.text), thoughtful, THINKING)
             case "tool":
                 found = _with_result(message, edit)
             case "user" | "system":
@@ -110,21 +112,14 @@ def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
     return found
 
 
-def _with_text(message: Message, text: str) -> Sequence[Part] | None:
-    """The parts with this text in place of all texts, or of what the only `send_message` says."""
-    if any(isinstance(part, Text) for part in message.parts):
-        return _in_place_of(message.parts, Text, Text(text))
-    speeches = [call for call in message.calls if call.speech]
-    return _with_argument(message, speeches[0], "message", text) if len(speeches) == 1 else None
-
-
-def _with_reasoning(message: Message, text: str) -> Sequence[Part] | None:
-    """The parts with this text in place of all reasoning, or of the thoughts in the only call. A provider's signature
-    is of the old text, so it goes."""
-    if any(isinstance(part, Reasoning) for part in message.parts):
-        return _in_place_of(message.parts, Reasoning, Reasoning(text))
-    thoughtful = [call for call in message.calls if call.thoughts]
-    return _with_argument(message, thoughtful[0], THINKING, text) if len(thoughtful) == 1 else None
+def _with_words(
+    message: Message, words: Text | Reasoning, calls: Sequence[ToolCall], argument: str
+) -> Sequence[Part] | None:
+    """The parts with these words in place of all of their kind, or in this argument of the only one of these calls. A
+    provider's signature is of the old text, so it goes."""
+    if any(isinstance(part, type(words)) for part in message.parts):
+        return _in_place_of(message.parts, type(words), words)
+    return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None
 
 
 def _with_result(message: Message, edit: Edit) -> Sequence[Part] | None:

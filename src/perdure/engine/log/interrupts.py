@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,12 +27,12 @@ def _current_task() -> asyncio.Task[Any]:
 
 @dataclass
 class Interrupt:
-    """Interrupts what the current task waits for within `interruptible`, without cancelling the task for good. `news`:
-    the run may have been asked to stop by another process."""
+    """Interrupts what the current task waits for within `interruptible`, without cancelling the task for good. `hear`
+    is called when the run may have been asked to stop by another process."""
 
     task: asyncio.Task[Any] = field(default_factory=_current_task)
     reason: BaseException | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    hear: Callable[[], None] = lambda: None
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""

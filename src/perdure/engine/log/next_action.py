@@ -109,7 +109,7 @@ def next_action(log: RunLog) -> Action:
         return Finish(step.stop_reason or "error", step.failure)
     if limit := _limit(log):
         return limit
-    return MakeRequest(reminder=STOP) if _is_stuck(log) and not log.must_speak else MakeRequest()
+    return MakeRequest(reminder=STOP if _is_stuck(log) and not log.must_speak else None)
 
 
 def _has_spoken(log: RunLog, answer: Message) -> bool:

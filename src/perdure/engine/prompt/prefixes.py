@@ -37,7 +37,7 @@ from perdure.context.window.budget import summary_tokens
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import WORKING_CHECKPOINT, Block
-from perdure.core.conversations import Conversation, ConversationState, SystemMessage, is_graph_key, system_message_id
+from perdure.core.conversations import GRAPH_KEY, Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
 from perdure.core.ids import BlockId
@@ -186,7 +186,7 @@ def _form(agent: Agent, models: Models) -> dict[str, str]:
 
 def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
     """The versions of what stands in a prefix. Facts don't."""
-    return {key: version for key, version in versions.items() if not is_graph_key(key)}
+    return {key: version for key, version in versions.items() if not key.startswith(GRAPH_KEY)}
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:

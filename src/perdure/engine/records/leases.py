@@ -24,22 +24,33 @@ async def holding(run: Run, ports: Ports) -> AsyncIterator[None]:
 
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
-    interrupt = ports.interrupts[run.key] = Interrupt()
-    beats = asyncio.create_task(_beat(run, ports, interrupt))
+    interrupt, news = Interrupt(), asyncio.Event()
+    beats: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        """Begin to beat, or beat now: most models have answered before, and cost no task."""
+        news.set()
+        if not beats:
+            beats.append(asyncio.create_task(_beat(run, ports, interrupt, news)))
+
+    ports.interrupts[run.key], interrupt.hear = interrupt, begin
+    first = asyncio.get_running_loop().call_later(ports.settings.beat_s, begin)
     with interruptible(interrupt):
         try:
             yield
         finally:
             del ports.interrupts[run.key]
-            beats.cancel()
+            first.cancel()
+            for task in beats:
+                task.cancel()
 
 
-async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
+async def _beat(run: Run, ports: Ports, interrupt: Interrupt, news: asyncio.Event) -> None:
     """Extend the lease of a run for ever, and interrupt its wait when it is lost or the run is asked to stop."""
     settings = ports.settings
     while True:
-        await wait_for(interrupt.news, settings.beat_s)
-        interrupt.news.clear()
+        await wait_for(news, settings.beat_s)
+        news.clear()
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
             stored = await ports.store.write(lambda tx, until: tx.runs.keep_lease(run, until=until), until)

@@ -223,10 +223,8 @@ def check_input(
         raise InvalidInput(f"if_busy is {if_busy!r:.80}: it can be {', '.join(map(repr, get_args(IfBusy)))}")
 
 
-def callback_to_store(callback: Callback | None, cipher: Cipher) -> Callback | None:
+def callback_to_store(callback: Callback, cipher: Cipher) -> Callback:
     """The callback with an encrypted address, to which a report can be sent. Raises: InvalidInput, SecretKeyMissing."""
-    if callback is None:
-        return None
     url, problem = callback.url, ""
     try:
         parts = urlsplit(url)

@@ -122,7 +122,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         )
     _notice_template(log, request, reply, ports)
     inputs = ports.inputs()
-    most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
+    window_tokens, _ = inputs.window(request.agent)
+    most_tokens = int(window_tokens * CALLS_SHARE)
     parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
     return await ports.store.write(
         _store_reply,
@@ -134,6 +135,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         reply=reply,
         refused=refused,
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
+        window_tokens=window_tokens,
         ends="run_end" not in ports.hooks.points,
     )
 
@@ -220,11 +222,12 @@ def _store_reply(
     reply: ModelReply,
     refused: Mapping[str, str],
     tokens: int,
+    window_tokens: int,
     ends: bool,
 ) -> Progress:
     """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
     run = tx.runs.keep_lease(log.run)
-    overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
+    overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if run.options.differs:  # other requests of the conversation have another model or system text
         overcount = None
     results: list[Draft] = []

@@ -216,7 +216,7 @@ class Runner:
         queue: asyncio.Queue[Publication] = asyncio.Queue()
         readers = self._readers[run.key]
         readers.append(queue)
-        last_seq, abandoned = after, set[StepId]()
+        line, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
         try:
             events = known or await self._load_events(run.key, after)
             while True:
@@ -229,7 +229,15 @@ class Runner:
                 # The last one counts: a run that stopped for approval ends once more when it is cancelled.
                 if run.ended or (fresh and isinstance(fresh[-1].event, RunEnded)):
                     return
-                publication = await self._next(run, queue)
+                # Before a driver ends it publishes None about each run that it worked for.
+                is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
+                publication: Publication = None  # it is time to look at what is stored
+                if is_driven or not queue.empty():  # a timer for each piece of an answer would take longer than it
+                    publication = await queue.get()
+                else:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self._ports.signals.look_s(self._ports.settings.poll_s)):
+                            publication = await queue.get()
                 events = ()
                 if isinstance(publication, Delta):
                     if publication.step_id not in abandoned:  # a process that lost the run may still hear its model
@@ -244,18 +252,6 @@ class Runner:
             readers.remove(queue)
             if not readers:
                 self._readers.pop(run.key, None)
-
-    async def _next(self, run: Run, queue: asyncio.Queue[Publication]) -> Publication:
-        """What is published about a run next; None where it is time to look at what is stored."""
-        if not queue.empty():  # a timer for each piece of an answer would take longer than the piece
-            return queue.get_nowait()
-        # Before a driver ends it publishes None about each run that it worked for.
-        line = (run.key.agent_id, run.conversation_seq)
-        is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if is_driven else self._ports.signals.look_s(self._ports.settings.poll_s)):
-                return await queue.get()
-        return None
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls
@@ -291,7 +287,7 @@ class Runner:
             self._publish(key, (None,))
         for key, interrupt in self._ports.interrupts.items():
             if heard in (None, key):
-                interrupt.news.set()
+                interrupt.hear()
         moves, self._moves = self._moves, asyncio.Event()
         moves.set()
 

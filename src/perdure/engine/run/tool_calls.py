@@ -179,41 +179,27 @@ class _ToolPhase:
 
     async def call_memory_tool(self, ready: ReadyCall) -> None:
         """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
-        work = ready.work
-        with self.ports.telemetry.during(work):
-            if not await self._call_memory_tool(ready, work):
-                return
-        if "after_tool" in self.ports.hooks.points:
-            call = ready.open_call.call
-            self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, self.ports))
-
-    async def _call_memory_tool(self, ready: ReadyCall, work: ToolWork) -> bool:
-        """Execute it; whether it did what it should."""
         ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
         edit = MEMORY_TOOLS.get(call.name)
-        try:
-            if edit is not None:
-                progress = await ports.store.write(
-                    store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
-                )
-                self.record(progress)
-                return not self.log.run.cancel_requested  # then nothing was done
-            search_call = SearchCall(
-                run=self.log.run,
-                timezone=self.agent.timezone,
-                now=inputs.now,
-                search=ports.search,
-                store=ports.store,
-                budget=Budget(ports.counter, result_tokens(inputs.window(self.agent)[0])),
-            )
-            work.outcome = await search_tools()[call.name](search_call, **ready.arguments)
-            await self._store(ready.open_call, work.outcome)
-        except REFUSALS as error:
-            # The edit's own transaction is gone without a trace; its error is the result.
-            work.outcome = error_outcome(call.name, error)
-            await self._store(ready.open_call, work.outcome)
-            return False
-        return True
+        with ports.telemetry.during(work := ready.work):
+            try:
+                if edit is not None:
+                    progress = await ports.store.write(
+                        store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
+                    )
+                    self.record(progress)
+                else:
+                    search_call = _search_call(self.log.run, self.agent, inputs, ports)
+                    work.outcome = await search_tools()[call.name](search_call, **ready.arguments)
+                    await self._store(ready.open_call, work.outcome)
+            except REFUSALS as error:
+                # The edit's own transaction is gone without a trace; its error is the result.
+                work.outcome = error_outcome(call.name, error)
+                await self._store(ready.open_call, work.outcome)
+                return
+        was_stopped = edit is not None and self.log.run.cancel_requested  # then nothing was done
+        if "after_tool" in ports.hooks.points and not was_stopped:
+            self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:
         """Execute tools that run outside the store, at the same time. Raises: Interrupted."""
@@ -255,6 +241,18 @@ class _ToolPhase:
             outcome = replace(outcome, text=text, status="error", blocks=(), shown_text=None)
             progress = await store.write(store_outcome, self.log, open_call, outcome, inputs)
         self.record(progress)
+
+
+def _search_call(run: Run, agent: Agent, inputs: UnitInputs, ports: Ports) -> SearchCall:
+    """What a searching tool is called with."""
+    return SearchCall(
+        run=run,
+        timezone=agent.timezone,
+        now=inputs.now,
+        search=ports.search,
+        store=ports.store,
+        budget=Budget(ports.counter, result_tokens(inputs.window(agent)[0])),
+    )
 
 
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
@@ -326,15 +324,7 @@ async def call_by_hand(
         if name in MEMORY_TOOLS:
             return await ports.store.write(_edit, name, fitted, agent_id, inputs, author)
         agent, run = await ports.store.read(_load, agent_id, inputs)
-        call = SearchCall(
-            run=run,
-            timezone=agent.timezone,
-            now=inputs.now,
-            search=ports.search,
-            store=ports.store,
-            budget=Budget(ports.counter, result_tokens(inputs.window(agent)[0])),
-        )
-        return await search_tools()[name](call, **fitted)
+        return await search_tools()[name](_search_call(run, agent, inputs, ports), **fitted)
     except REFUSALS as error:
         return error_outcome(name, error)
 

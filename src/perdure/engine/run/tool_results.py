@@ -93,7 +93,8 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change.
     """
     run = tx.runs.keep_lease(log.run, until=inputs.until)
-    count_use(tx, outcome.passages)
+    if outcome.passages:
+        count_use(tx, outcome.passages)
     if outcome.blocks:
         agent_id, name, message = run.key.agent_id, open_call.call.name, open_call.message
         seq = run.conversation_seq

@@ -71,7 +71,6 @@ async def _conversation_search(
     start_date: str | None = None,
     end_date: str | None = None,
 ) -> ToolOutcome:
-    """Search the agent's messages."""
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
         since=parse_time(start_date, timezone=call.timezone),
@@ -99,7 +98,6 @@ async def _archival_memory_search(
     start_datetime: str | None = None,
     end_datetime: str | None = None,
 ) -> ToolOutcome:
-    """Search the agent's archives."""
     where = PassageFilter(
         tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
@@ -150,7 +148,6 @@ async def _search_memory(
 
 
 def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[str, Any]:
-    """A message as a search shows it."""
     message = hit.message
     return {
         "timestamp": message.occurred_at.isoformat(timespec="seconds"),
@@ -163,7 +160,6 @@ def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[st
 
 
 def _passage_shape(passage: Passage) -> dict[str, Any]:
-    """A passage as a search shows it."""
     return {
         "timestamp": passage.occurred_at.isoformat(timespec="seconds"),
         "content": cut(passage.text),

@@ -25,7 +25,7 @@ _UserPath = Annotated[UserIdIn, Path(description="The id of the user.")]
 _KeyPath = Annotated[KeyIdIn, Path(description="The id of the key.")]
 
 
-def _access(request: Request) -> Access:
+async def _access(request: Request) -> Access:
     """The administration for who sent the request."""
     app = library_of(request).app
     return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())

@@ -204,7 +204,6 @@ def _in_words(notes: Sequence[BlockFact], language: Language) -> str:
 
 
 def _sentence(key: str, values: Sequence[str], language: Language) -> str:
-    """A sentence that gives the values of this key."""
     listed = "、".join(values) if language == "zh" else " and ".join(filter(None, (", ".join(values[:-1]), values[-1])))
     if key in _SENTENCES:
         return _SENTENCES[key][0 if language == "en" else 1].format(listed)

@@ -433,5 +433,4 @@ def _memory_cells(memory: Memory) -> tuple[str, str]:
 
 
 def _memory_shape(memory: Memory) -> dict[str, Any]:
-    """A fact or passage for programs."""
     return {"kind": kind_of(memory), **fields(memory, "id", "text", "state")}

@@ -17,6 +17,7 @@ from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.graphs import check_fact, check_scope, entity_text, graph_of_agent
+from perdure.features.facts.units.turns import place_of
 from perdure.features.facts.values.facts import Entity, Episode, Fact, FactRule
 from perdure.features.facts.values.settings import check_graph_settings
 from perdure.storage.tx import Tx
@@ -186,8 +187,7 @@ def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passag
     if one.ref in passages:
         return replace(one, id=new, ref=passages[one.ref].id, message_seq=None)
     turn = turns[one.message_seq or 0]
-    place: dict[str, Any] = {"agent_id": turn.agent_id, "conversation_seq": turn.conversation_seq}
-    return replace(one, id=new, ref=turn.id, message_seq=turn.seq, **place)
+    return replace(one, id=new, ref=turn.id, **place_of(turn))
 
 
 def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:

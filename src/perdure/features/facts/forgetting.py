@@ -158,7 +158,6 @@ def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Sourc
 
 
 def _believed(tx: Tx, graph: Graph, text_seq: int) -> Sequence[Fact]:
-    """Return the facts with this text that are believed."""
     return tx.of(Facts).list_by_texts(graph.id, [text_seq], where=FactFilter(states=FACT_STATES))
 
 

@@ -123,7 +123,6 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
 
 
 async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
-    """The newest passages of the agent that have faded or are archived."""
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
     found = await library.agent_of(agent.id).list_passages(page, where=where)
     shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
@@ -316,13 +315,11 @@ async def entities(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _community_shape(hit: CommunityHit) -> Data:
-    """A community with its best known entities."""
     members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
     return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
 
 
 def _entity_shape(entity: Entity) -> Data:
-    """An entity with its other names."""
     aliases = [alias for alias in entity.aliases if alias != entity.name]
     return attributes(entity, "id", "name", "type", "summary", facts="fact_count") | {"aliases": aliases}
 

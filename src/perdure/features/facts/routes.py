@@ -52,7 +52,7 @@ async def zone_of(facts: Facts) -> str:
 Zone = Annotated[str, Depends(zone_of)]
 
 
-def conditions(
+async def conditions(
     zone: Zone,
     entity: AboutEntity = None,
     relation: Annotated[Tags | None, Query(description="Such as LIVES_IN; several: any of them.")] = None,

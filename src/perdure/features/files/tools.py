@@ -19,7 +19,7 @@ from perdure.core.sources import Source
 from perdure.core.specs import ToolOutcome
 from perdure.core.text.forms import name_form
 from perdure.domain.conversations.matches import clip_line
-from perdure.domain.conversations.patterns import Match, PatternSlow, Search
+from perdure.domain.conversations.patterns import Match, Pattern, PatternSlow
 from perdure.domain.provenance.context import sources_of_passages
 from perdure.domain.tools.calls import MemoryCall
 from perdure.features.files.file_tables import AgentFiles, Files
@@ -170,7 +170,7 @@ def grep(
     skip = offset or 0
     if skip < 0:
         raise ToolError(f"offset={skip} can't be used: give how many matches to pass over, 0 or more")
-    scan = _scan(tx, agent_id, Search(pattern), _compile_include(include), most=skip + PAGE_MATCHES + 1)
+    scan = _scan(tx, agent_id, Pattern(pattern), _compile_include(include), most=skip + PAGE_MATCHES + 1)
     if not scan.file_count:
         why = f"no file's path matches include={include!r:.80}" if include else "your folders have no text yet"
         return budget.cut(f"No match: {why}.")
@@ -199,7 +199,7 @@ class _Scan:
     timeout_path: str = ""
 
 
-def _scan(tx: Tx, agent_id: AgentId, search: Search, include: re.Pattern[str] | None, *, most: int) -> _Scan:
+def _scan(tx: Tx, agent_id: AgentId, search: Pattern, include: re.Pattern[str] | None, *, most: int) -> _Scan:
     """Find the first `most` matching lines. Raises: ToolError: the pattern takes too long in the first file."""
     hits: list[_Hit] = []
     count = 0
@@ -234,7 +234,7 @@ def _entry(tx: Tx, hit: _Hit, around: int) -> str:
     return "\n".join(entry)
 
 
-def _matches(tx: Tx, file: AgentFile, search: Search) -> Iterator[Match]:
+def _matches(tx: Tx, file: AgentFile, search: Pattern) -> Iterator[Match]:
     """Yield the first match of each line that has one. Raises: PatternSlow."""
     after, last = -1, 0
     while parts := tx.of(Files).parts(file.file.id, after_seq=after, limit=4):

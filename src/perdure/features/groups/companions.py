@@ -121,13 +121,10 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
     )
     companion = create_agent(tx, new, ids=ids, author=author, at=at)
     _put_setting(tx, companion, COMPANION_OF, {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True})
-    values = NewGroup(kind=kind, agent_ids=(companion.id,), manager_agent_id=agent.id, frequency=FREQUENCY)
-    group = create_group(tx, values, ids=ids, at=at)
-    newest = tx.messages.list(agent.id, newest_first=True, limit=1)
-    if not newest:
-        return group
-    changes: GroupChanges = {"last_message_id": newest[0].id}
-    return update_group(tx, group.id, changes, ids=ids, at=at)
+    group: NewGroup = {"kind": kind, "agent_ids": (companion.id,), "manager_agent_id": agent.id, "frequency": FREQUENCY}
+    if newest := tx.messages.list(agent.id, newest_first=True, limit=1):
+        group["last_message_id"] = newest[0].id
+    return create_group(tx, group, ids=ids, at=at)
 
 
 def disable_companion(tx: Tx, agent_id: AgentId, *, at: datetime) -> Sequence[AgentId]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Protocol, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack, cast
 
 from perdure.app import App
 from perdure.core.blocks import Author
@@ -80,13 +80,10 @@ class AsyncGroups(AsyncPart):
         Raises: InvalidInput: nobody, somebody twice, a manager among the participants or where there is none, more than
             50 agents; NotFound.
         """
-        new = NewGroup(
-            kind=kind,
-            agent_ids=await self._ids_of(agents),
-            manager_agent_id=None if manager is None else (await self._ids_of([manager]))[0],
-            **options,
-        )
-        return await self.add(new)
+        members = await self._ids_of(agents)
+        manager_id = None if manager is None else (await self._ids_of([manager]))[0]
+        new = {"kind": kind, "agent_ids": members, "manager_agent_id": manager_id, **options}
+        return await self.add(cast(NewGroup, new))
 
     async def add(self, new: NewGroup) -> AsyncGroup:
         """A new group. Raises: as `create`; TooMany; AlreadyExists: an agent has another block of the label of one."""

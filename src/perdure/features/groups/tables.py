@@ -15,7 +15,7 @@ from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupFilter, 
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.deleted import delete_shared
-from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent, own_row
 
 _SETTINGS = (
     "description, manager_agent_id, termination_token, max_turns, max_tokens, max_cost_usd, frequency,"
@@ -44,25 +44,11 @@ class Groups(PagedTable[GroupFilter, Group]):
     def get(self, group_id: str) -> Group:
         """Raises: NotFound."""
         groups = self._read("id = :id", id=row_format.storable(group_id))
-        return self._with_members([first(groups, "group", group_id)])[0]
+        return self._whole([first(groups, "group", group_id)])[0]
 
     def lock(self, group_id: GroupId) -> None:
         """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
-        sql = f"SELECT 1 FROM groups WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        first(self._rows(sql, id=row_format.storable(group_id)), "group", group_id)
-
-    def page(
-        self,
-        *,
-        where: GroupFilter,
-        ascending: bool = False,
-        limit: int = 50,
-        after: str | None = None,
-        before: str | None = None,
-    ) -> Sequence[Group]:
-        return self._with_members(
-            super().page(where=where, ascending=ascending, limit=limit, after=after, before=before)
-        )
+        own_row(self._db, self._org_id, "group", "groups", group_id, lock=True)
 
     def _where(self, where: GroupFilter) -> Conditions:
         conditions = Conditions("org_id = :org_id")
@@ -84,7 +70,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         groups = [_GROUP.read(row) for row in self._rows(sql, **where.params)] if agent_ids else []
         groups.sort(key=lambda group: group.kind in SLEEPTIME_KINDS)
         managed = {group.manager_agent_id: group for group in groups}
-        return {one.manager_agent_id: one for one in self._with_members([*managed.values()]) if one.manager_agent_id}
+        return {one.manager_agent_id: one for one in self._whole([*managed.values()]) if one.manager_agent_id}
 
     def put(self, group: Group) -> Group:
         """Update a group and its agents; those that stay keep their conversations. Its kind and blocks stay.
@@ -128,18 +114,13 @@ class Groups(PagedTable[GroupFilter, Group]):
 
         Raises: NotFound: the group, agent or block.
         """
-        block = first(
-            self._rows("SELECT id FROM blocks WHERE id = :id AND org_id = :org_id", id=row_format.storable(block_id)),
-            "block",
-            block_id,
-        )
         self._run(
             "INSERT INTO group_blocks (group_id, agent_id, block_id, position, attached)"
             " SELECT :group_id, :agent_id, :block_id, COALESCE(MAX(position), 0) + 1, :attached"
             " FROM group_blocks WHERE group_id = :group_id ON CONFLICT (group_id, agent_id, block_id) DO NOTHING",
             group_id=OwnId(self.get(group_id).id),
             agent_id=own_agent(self._db, self._org_id, agent_id),
-            block_id=OwnId(block[0]),
+            block_id=own_row(self._db, self._org_id, "block", "blocks", block_id),
             attached=int(attached),
         )
 
@@ -182,7 +163,7 @@ class Groups(PagedTable[GroupFilter, Group]):
                 **params,
             )
 
-    def _with_members(self, groups: Sequence[Group]) -> Sequence[Group]:
+    def _whole(self, groups: Sequence[Group]) -> Sequence[Group]:
         """These groups with their participants and shared blocks."""
         ids = [group.id for group in groups]
         members = (

@@ -15,7 +15,7 @@ from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, Li
 from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, Ids, MessageId
 from perdure.core.messages import Draft, parts_to_json, text_of
 from perdure.core.runs import NO_OPTIONS, Failure, IfBusy, RunOptions
-from perdure.domain.values import check_fields, check_range, is_there
+from perdure.domain.values import check_fields, check_range, check_short_text, is_there
 from perdure.engine.budget import check_agent_size, find_limit
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.ports import Ports, UnitInputs
@@ -44,26 +44,6 @@ TERMINATION_TOKEN = "DONE!"
 """What the agents of a dynamic group write to end a turn, unless it has a word of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewGroup:
-    """The values of a new group; see `Group`."""
-
-    kind: GroupKind = "round_robin"
-    agent_ids: Sequence[AgentId]
-    manager_agent_id: AgentId | None = None
-    description: str = ""
-    shared_block_ids: Sequence[BlockId] = ()
-    termination_token: str | None = None
-    max_turns: int | None = None
-    max_tokens: int | None = None
-    max_cost_usd: float | None = None
-    frequency: int | None = None
-    max_message_buffer_length: int | None = None
-    min_message_buffer_length: int | None = None
-    project_id: str | None = None
-    hidden: bool = False
-
-
 class GroupFields(TypedDict, total=False):
     """The fields of a group besides its agents. A missing field has its default."""
 
@@ -88,14 +68,20 @@ class GroupChanges(GroupFields, total=False):
     last_message_id: MessageId | None
 
 
+class NewGroup(GroupChanges, total=False):
+    """The fields of a new group, by default one in which each speaks in turn."""
+
+    kind: GroupKind
+
+
 def create_group(tx: Tx, new: NewGroup, *, ids: Ids, at: datetime) -> Group:
     """Create a group. Its agents get a conversation of their own for it, and its blocks.
 
     Raises: InvalidInput; NotFound: an agent or block; TooMany; AlreadyExists: an agent has another block of that label.
     """
-    values: dict[str, Any] = {name: getattr(new, name) for name in NewGroup.__slots__}
-    blocks = _as_ids("shared_block_ids", values.pop("shared_block_ids"))
-    values["agent_ids"] = _as_ids("agent_ids", new.agent_ids)
+    values: dict[str, Any] = {"kind": "round_robin", **new}
+    blocks = _as_ids("shared_block_ids", values.pop("shared_block_ids", ()))
+    values["agent_ids"] = _as_ids("agent_ids", values.get("agent_ids", ()))
     group = Group(id=GroupId(ids.new("group")), org_id=tx.org_id, created_at=at, updated_at=at, **values)
     group = tx.of(Groups).add(_check_group(tx, group, before=None))
     _open_conversations(tx, group, ids=ids, at=at)
@@ -141,14 +127,14 @@ def _check_group(tx: Tx, group: Group, *, before: Group | None) -> Group:
         raise InvalidInput(f"kind is {group.kind!r:.80}: use {', '.join(get_args(GroupKind))}")
     _check_agents(tx, group, known=() if before is None else before.members)
     for name, most in (("description", DESCRIPTION_CHARS), ("termination_token", TOKEN_CHARS), ("project_id", 200)):
-        _check_text(name, getattr(group, name), most, may_be_none=name != "description")
+        check_short_text(name, getattr(group, name), most, may_be_none=name != "description")
     if not isinstance(group.hidden, bool):
         raise InvalidInput(f"hidden is {group.hidden!r:.80}: give True or False")
     if group.kind == "dynamic":
         group = replace(group, termination_token=(group.termination_token or "").strip() or TERMINATION_TOKEN)
     elif group.termination_token is not None:
         raise InvalidInput(f"termination_token is of dynamic groups: a {group.kind} group has none")
-    _check_text("last_message_id", group.last_message_id, 200, may_be_none=True)
+    check_short_text("last_message_id", group.last_message_id, 200)
     for name in ("frequency", "last_message_id"):
         if getattr(group, name) is not None and group.kind not in SLEEPTIME_KINDS:
             raise InvalidInput(f"{name} is of groups with companions: a {group.kind} group has none")
@@ -230,16 +216,6 @@ def _as_ids(name: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple) or not all(isinstance(one, str) for one in values):
         raise InvalidInput(f"{name} is {values!r:.80}: give a list of ids")
     return tuple(values)
-
-
-def _check_text(name: str, value: Any, most: int, *, may_be_none: bool) -> None:
-    """Raises: InvalidInput: it is no text, or too long."""
-    if value is None and may_be_none:
-        return
-    if not isinstance(value, str):
-        raise InvalidInput(f"{name} is {value!r:.80}: give a text")
-    if len(value) > most:
-        raise InvalidInput(f"{name} has {len(value):,} characters: at most {most:,} are kept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,6 +396,5 @@ def _load_idle(tx: Tx, group_id: GroupId) -> list[tuple[AgentId, str, int | None
 
 def _reset(tx: Tx, group_id: GroupId) -> None:
     tx.of(Groups).lock(group_id)
-    if (turn := tx.of(GroupTurns).find_active(group_id)) is not None:
-        raise GroupBusy(group_id, turn.seq)
+    _load_idle(tx, group_id)
     tx.of(Groups).reset(group_id)

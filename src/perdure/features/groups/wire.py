@@ -104,8 +104,7 @@ class GroupIn(GroupChangesIn):
         kind = self.manager_config.manager_type or "round_robin"
         if kind == "swarm":
             raise NotSupported("manager_config.manager_type: there are no swarm groups; a dynamic one comes nearest")
-        values: dict[str, Any] = {**self.changes}
-        return NewGroup(kind=kind, **values)
+        return {"kind": kind, **self.changes}
 
 
 class Group(
@@ -208,7 +207,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
         self._turn: core.GroupTurn | None = None
 
     def of(self, event: core.GroupEvent, *, now: datetime) -> Iterator[Chunk]:
-        """The chunks to send for an event; often none."""
         match event:
             case core.SpeakerStarted(speaker=speaker, run=run):
                 self._speaker, self._chunks = speaker, Chunks(run, self._mode)
@@ -226,7 +224,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
                 self._turn = turn
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks, after all events."""
         if self._turn is None:
             return
         yield _stop_shape(self._turn)
@@ -236,7 +233,6 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
             yield _usage_shape(self._turn, self._run_ids)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its turn."""
         yield stop_reason("error") | {"group_stop_reason": "error"}
         yield failure
 

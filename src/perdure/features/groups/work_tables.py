@@ -147,17 +147,8 @@ class GroupTurns(LeasedTable[GroupTurn]):
 
     def end(self, turn: GroupTurn, reason: GroupStopReason, *, failure: Failure | None, at: datetime) -> GroupTurn:
         """End a turn. One that has ended already stays as it is. Raises: NotFound."""
-        ended = replace(
-            turn,
-            status=group_status_of(reason),
-            stop_reason=reason,
-            failure=failure,
-            lease_owner=None,
-            lease_until=None,
-            ended_at=at,
-        )
-        is_changed = self._end(ended, "status, stop_reason, failure, ended_at", ", input = NULL")
-        return ended if is_changed else self.get(turn.group_id, turn.seq)
+        ended = replace(turn, status=group_status_of(reason), stop_reason=reason, failure=failure)
+        return self._end(ended, at=at, changes=", input = NULL") or self.get(turn.group_id, turn.seq)
 
 
 _PASS = row_format.RowFormat(Pass)

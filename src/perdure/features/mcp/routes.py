@@ -257,7 +257,6 @@ async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Librar
 
 
 async def _all_servers(library: AsyncPerdure) -> list[wire.McpConfig]:
-    """Answer with all servers."""
     return [wire.named_server_shape(server) for server in await library.mcp.list()]
 
 
@@ -276,5 +275,4 @@ async def _connection_events(name: str, options: ServerOptions, mcp: AsyncMcp) -
 
 
 def _event(kind: str, **fields: object) -> bytes:
-    """A server-sent event."""
     return b"data: %b\n\n" % json_bytes({"event": kind, **fields})

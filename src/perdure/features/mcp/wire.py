@@ -243,6 +243,5 @@ def offers_shape(tools: Sequence[core.McpTool]) -> list[McpTool]:
 
 
 def _listed_tool_shape(definition: core.Definition, problem: str) -> McpTool:
-    """A tool in the listing of a server."""
     health = {"status": "INVALID", "reasons": [problem]} if problem else None
     return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

@@ -6,13 +6,12 @@ from typing import Annotated
 
 from fastapi import Header, Query
 
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import ConversationId
 from perdure.engine.records.run_request import KEY_MAX_CHARS
 from perdure.features.schedules import wire
 from perdure.features.schedules.units import next_times
 from perdure.features.schedules.values import ScheduleStatus
 from perdure.library.parts.checks import LIMIT_MAX
-from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.addresses import Addresses
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.http import Library, Router, ThisAgent
@@ -29,13 +28,12 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(
-    agent_id: AgentIdIn, library: Library, guard: Addresses, body: wire.ScheduleIn
-) -> wire.CreatedSchedule:
+async def create(agent: ThisAgent, guard: Addresses, body: wire.ScheduleIn) -> wire.CreatedSchedule:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
-    seq = await _conversation_seq(library, agent_id, body.conversation_id)
+    name = body.conversation_id
+    seq = 0 if name in (None, "default") else (await agent.find_conversation(ConversationId(str(name)))).seq
     new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
-    return wire.CreatedSchedule.make(await library.agent_of(agent_id).schedules.add(body.new_messages(), new))
+    return wire.CreatedSchedule.make(await agent.schedules.add(body.new_messages(), new))
 
 
 @router.get("/v1/agents/{agent_id}/schedule")
@@ -98,10 +96,3 @@ async def notify(agent: ThisAgent, body: wire.EventIn, idempotency_key: _Key = N
         max_steps=body.max_steps,
     )
     return WireRun.make(accepted.run, **({} if accepted.run.ended else {"status": "created"}))
-
-
-async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversation: str | None) -> int:
-    """The number of the agent's conversation; by default that of the first. Raises: NotFound."""
-    if conversation in (None, "default"):
-        return 0
-    return (await library.agent_of(agent_id).find_conversation(ConversationId(str(conversation)))).seq

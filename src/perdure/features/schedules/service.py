@@ -105,7 +105,7 @@ class AsyncSchedules(AsyncPart):
     async def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
         """A new schedule that sends these messages; those of `new` are not looked at. Raises: also ToolError."""
         ports, agent_id = self._ports, self._id
-        new = replace(new, callback=callback_to_store(new.callback, ports.cipher))
+        new = replace(new, callback=new.callback and callback_to_store(new.callback, ports.cipher))
         messages, _ = await fetch_images(self._app, messages, None)
         stored = tuple(
             ScheduledMessage(

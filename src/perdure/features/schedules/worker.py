@@ -238,11 +238,6 @@ def fire(
     return Fired(advanced, firing, run)
 
 
-def is_gone(error: PerdureError) -> bool:
-    """Whether a schedule could not be fired because it is somebody else's, or no more."""
-    return isinstance(error, Overtaken | NotFound)
-
-
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
@@ -306,10 +301,11 @@ class ScheduleWorker(Worker):
             fired = await self._fire(schedule, now)
         except StoreError:
             raise
+        except (Overtaken, NotFound):  # it is somebody else's, or no more
+            return False
         except PerdureError as error:
-            if not is_gone(error):
-                log.warning("%s was not fired: %s", schedule.id, error)
-                self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=LOOK_S)
+            log.warning("%s was not fired: %s", schedule.id, error)
+            self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=LOOK_S)
             return False
         except Exception:  # one that can't be fired must not keep others from it
             log.exception("%s was not fired because of a defect", schedule.id)

@@ -22,7 +22,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import isolate_blocks
-from perdure.domain.conversations.units import ConversationChanges, changed_settings, check_summary, update_conversation
+from perdure.domain.conversations.units import ConversationChanges, changed_settings, update_conversation
 from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.compaction.compact_view import CompactionCounts, compact
 from perdure.engine.conversations.importing import fork
@@ -79,7 +79,7 @@ class AsyncConversations(AsyncAgentPart):
         Raises: InvalidInput, ModelNotFound; NotFound: there is no such agent; BlockNotFound.
         """
         values = await self._resolved(values or {})
-        summary, settings = check_summary(values.get("summary")), changed_settings({}, values)
+        summary, settings = values.get("summary"), changed_settings({}, values)
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
 
         def create(tx: Tx) -> WholeConversation:
@@ -101,8 +101,7 @@ class AsyncConversations(AsyncAgentPart):
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
         model = await ModelHandles(self._app).resolve(model)
         values = {**(values or {}), "model": model}
-        summary = check_summary(values.get("summary"))
-        settings = changed_settings({EPHEMERAL: True}, values)
+        summary, settings = values.get("summary"), changed_settings({EPHEMERAL: True}, values)
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
 

@@ -82,7 +82,8 @@ class AsyncRequests(AsyncAgentPart):
         if self._agent_id not in (None, request.agent_id):
             raise InvalidInput(f"the request is to {request.agent_id}, not to {self._agent_id}")
         ports, options, max_steps = self._ports, request.options, request.max_steps
-        request = replace(request, callback=callback_to_store(request.callback, ports.cipher))
+        if (callback := request.callback) is not None:
+            request = replace(request, callback=callback_to_store(callback, ports.cipher))
         if options.model is not None:
             options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
         if self._app.models.unused_servers:

@@ -37,7 +37,7 @@ class Jobs(AsyncPart):
             idempotency_key: the same key again is the same batch.
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
-        callback = callback_to_store(callback, self._ports.cipher)
+        callback = callback and callback_to_store(callback, self._ports.cipher)
         requests = await prepare_batch(self._app, parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:

@@ -12,7 +12,7 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.messages import Message
 from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
-from perdure.domain.conversations.spans import Span, spans_of
+from perdure.domain.conversations.spans import RunSpan, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.library.parts.checks import Page, check_limit, check_number
 from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads, writes
@@ -166,7 +166,7 @@ class AsyncRuns(AsyncReplays):
         return run.usage if run.ended else sum((step.usage for step in steps), Usage())
 
     @reads
-    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Span]]:
+    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[RunSpan]]:
         """The run, and its time line: the run, its model calls and tool calls, by their starts. Raises: NotFound."""
         run = tx.runs.get(run_id)
         steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)

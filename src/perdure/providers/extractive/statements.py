@@ -194,7 +194,6 @@ def _clauses(sentence: Sentence) -> Iterator[Sentence]:
 
 
 def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greeted: bool) -> Iterator[Statement]:
-    """Find the statements of one clause."""
     if birthday := _FORM["birthday"].search(clause.masked):
         if date := next(iter(spans(clause.text[birthday.end() :], now=now)), None):
             yield Statement(

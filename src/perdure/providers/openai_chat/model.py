@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -62,6 +63,7 @@ class OpenAIChat:
         self._dialect = dialect_of(entry.name, endpoint.base_url, source.name, reasoning_back=entry.reasoning_back)
         self._headers = request_headers(source.api_key, accept="text/event-stream, application/json")
         self._target = Target.of_request(source.name, self.url, self._headers)
+        self._shown_headers = mask_headers(self._headers, self._target.secrets)
         self._looks = 0
         self._opened = endpoint.provider not in source.connections
         self._connections: HttpClients = source.connections.setdefault(
@@ -94,15 +96,15 @@ class OpenAIChat:
         clock = asyncio.get_running_loop().time
         started_at = clock()
         try:
-            sending = asyncio.ensure_future(self._send(body))
-            async for tick in _wait(sending, silence, started_at):
+            task = asyncio.ensure_future(self._send(body))
+            async for tick in _wait(task, silence, started_at):
                 yield tick
-            while not (response := sending.result()).is_success:
+            while not (response := task.result()).is_success:
                 refusal = await error_of_response(response, self._target, clock() + ERROR_S)
                 await response.aclose()
                 body, dialect = self._body_after(request, refusal, body, dialect)
-                sending = asyncio.ensure_future(self._send(body))
-                async for tick in _wait(sending, silence, started_at):
+                task = asyncio.ensure_future(self._send(body))
+                async for tick in _wait(task, silence, started_at):
                     yield tick
             self._dialect = dialect
             chunks = answer_pieces(response)
@@ -164,7 +166,8 @@ class OpenAIChat:
             request = replace(request, tools=())
         if traits.local:
             request = replace(request, options=_with_limit(request.options, traits))
-        dialect = replace(dialect, reports_progress=traits.server == "llamacpp")
+        if dialect.reports_progress != (traits.server == "llamacpp"):
+            dialect = replace(dialect, reports_progress=not dialect.reports_progress)
         return build_body(request, model=self.model, dialect=dialect, stream=self._stream)
 
     def _body_after(
@@ -208,7 +211,7 @@ class OpenAIChat:
         """The response, of which only status and headers were read."""
         client = self._connections.client()
         return await client.send(
-            client.build_request("POST", self.url, content=body.data, headers=self._headers), stream=True
+            client.build_request("POST", _parsed(self.url), content=body.data, headers=self._headers), stream=True
         )
 
     def _exchange(
@@ -228,13 +231,17 @@ class OpenAIChat:
         return Exchange(
             request={
                 "url": self._target.url,
-                "headers": mask_headers(self._headers, secrets),
+                "headers": self._shown_headers,
                 "body": mask_fields(body.fields, secrets),
                 "size_bytes": len(body.data),
             },
             # Masking would take a `token` for a secret.
             response=mask_fields(received, secrets) | reader.token_facts(),
         )
+
+
+_parsed = functools.lru_cache(maxsize=256)(httpx.URL)
+"""An address, which httpx would parse for every request: as long as the rest of making it."""
 
 
 def _with_limit(options: ModelOptions, traits: ModelTraits) -> ModelOptions:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
@@ -73,12 +74,27 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
     if dialect.json_answers != "schema":
         kept = {"type": "json_object"} if dialect.json_answers == "object" else None
         request = with_schema_in_prompt(request, kept=kept)
-    messages = list(_messages(request, dialect))
+    messages = _messages(request, dialect)
     if dialect.cache_marks:
         earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
-        _mark(messages, list(_messages(earlier, dialect)))
+        _mark(messages, _messages(earlier, dialect))
     # The caller's own fields come last and win.
     options = _options(request, dialect, stream=stream) | dict(request.options.extra)
+    lists: dict[str, list[Any]] = {"messages": messages}
+    if request.tools:
+        lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
+    try:
+        text = _encode({"model": model, **lists, **options})
+    except (TypeError, ValueError, RecursionError):
+        _check_options(options)
+        raise
+    data = encodable(text).encode()
+    counts = {"messages": len(messages), "tools": len(request.tools)}
+    return Body(data, {"model": model, **options, **counts})
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises: ModelRequestRefused: an option that JSON can't hold."""
     for name, value in options.items():
         try:
             _encode(value)
@@ -86,20 +102,15 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
             raise ModelRequestRefused(
                 f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
             ) from error
-    lists: dict[str, list[Any]] = {"messages": messages}
-    if request.tools:
-        lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-    data = encodable(_encode({"model": model, **lists, **options})).encode()
-    counts = {"messages": len(messages), "tools": len(request.tools)}
-    return Body(data, {"model": model, **options, **counts})
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """A message of the log as messages of the chat API: none if it is empty, one for each tool result."""
-    kind = _ROLES.get((message.role, message.kind))
-    if len(message.parts) == 1 and kind in ("user", "assistant") and isinstance(text := message.parts[0], Text):
+    role, parts = message.role, message.parts
+    if message.kind == "message" and role in ("user", "assistant") and len(parts) == 1 and type(parts[0]) is Text:
         # Nearly all of a history, which is sent with every request.
-        return [{"role": kind, "content": text.text}] if text.text or kind == "user" else []
+        return [{"role": role, "content": parts[0].text}] if parts[0].text or role == "user" else []
+    kind = _ROLES.get((role, message.kind))
     match kind:
         case "assistant":
             return _assistant(message, dialect)
@@ -113,7 +124,7 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
             return [{"role": kind or dialect.engine_role, "content": _content(message.parts, dialect)}]
 
 
-def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any]]:
+def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
@@ -125,7 +136,10 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
         if message.role != "tool" and pictures:
             _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
             pictures = []
-        _add(shapes, wire_messages(message, dialect), dialect, engine=(message.role, message.kind) not in _ROLES)
+        if dialect.user_after_tool:
+            shapes += wire_messages(message, dialect)
+        else:
+            _add(shapes, wire_messages(message, dialect), dialect, engine=(message.role, message.kind) not in _ROLES)
         if message.role == "tool":
             pictures += images_of(message.parts)
     if pictures:
@@ -133,11 +147,16 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
     if request.tail:
         _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
     shapes = [_as_text(shape) for shape in shapes] if dialect.calls_as_text else shapes
-    for role, group in groupby(shapes, key=lambda shape: shape["role"]):
-        if role == "user" and dialect.engine_role == "user":
-            yield {"role": role, "content": _join_contents([shape["content"] for shape in group], dialect)}
-        else:
-            yield from group
+    roles = [shape["role"] for shape in shapes]
+    if dialect.engine_role != "user" or ("user", "user") not in pairwise(roles):
+        return shapes
+    messages: list[dict[str, Any]] = []
+    for role, group in groupby(shapes, key=itemgetter("role")):
+        same = list(group)
+        if role == "user" and len(same) > 1:
+            same = [{"role": role, "content": _join_contents([shape["content"] for shape in same], dialect)}]
+        messages += same
+    return messages
 
 
 def _add(
@@ -175,8 +194,6 @@ def _pictures_of_results(images: Sequence[Image], dialect: Dialect) -> dict[str,
 def _join_contents(contents: Sequence[str | list[dict[str, Any]]], dialect: Dialect) -> str | list[dict[str, Any]]:
     """The contents of adjacent messages as one, with a part for each text; the later ones begin with an empty line,
     because some templates put parts side by side."""
-    if len(contents) == 1:
-        return contents[0]
     texts = [content for content in contents if isinstance(content, str)]
     if len(texts) == len(contents) and not dialect.parts:
         return "\n\n".join(texts)

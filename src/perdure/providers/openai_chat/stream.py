@@ -236,20 +236,20 @@ class AnswerReader:
             raise self._error_of(chunk)
         self.id = self.id or string_of(chunk.get("id"))
         self.model = self.model or string_of(chunk.get("model"))
-        if isinstance(usage := chunk.get("usage"), Mapping):
+        if isinstance(usage := chunk.get("usage"), dict):
             self._usage = usage  # some servers send growing counts with every chunk
-        if isinstance(timings := chunk.get("timings"), Mapping):
+        if isinstance(timings := chunk.get("timings"), dict):
             self._timings = timings
         if choices is None and whole:
             raise ModelReplyInvalid(f"{self._who} answered without choices: {self._preview(str(dict(chunk)))}")
         if not isinstance(choices, list):
             return []
-        first = (one for one in choices if isinstance(one, Mapping) and one.get("index", 0) in (0, None))
+        first = (one for one in choices if isinstance(one, dict) and one.get("index", 0) in (0, None))
         choice: Mapping[str, Any] = next(first, {})
         if error := choice.get("error"):
             raise self._error_of(error)
         message = choice.get("message") if whole else choice.get("delta") or choice.get("message")
-        deltas = self._message(message, whole=whole) if isinstance(message, Mapping) else []
+        deltas = self._message(message, whole=whole) if isinstance(message, dict) else []
         self._tokens(choice)
         if reason := choice.get("finish_reason"):
             self.finish_reason = str(reason).lower()
@@ -258,7 +258,7 @@ class AnswerReader:
     def _tokens(self, choice: Mapping[str, Any]) -> None:
         """Take in what a choice says about its tokens."""
         logprobs, ids = choice.get("logprobs"), choice.get("token_ids")
-        logprobs = logprobs if isinstance(logprobs, Mapping) else {}
+        logprobs = logprobs if isinstance(logprobs, dict) else {}
         for name in ("content", "refusal"):
             if isinstance(entries := logprobs.get(name), list):
                 found = [_logprob(entry, top=True) for entry in entries]
@@ -303,7 +303,7 @@ class AnswerReader:
 
 def _progress(report: Any) -> Iterator[ModelProgress]:
     """Yield what llama.cpp reports of a prompt that it reads, if this is such a report."""
-    if not isinstance(report, Mapping):
+    if not isinstance(report, dict):
         return
     total, cached, read, time_ms = (report.get(name) for name in ("total", "cache", "processed", "time_ms"))
     if not (_is_count(total) and _is_count(cached) and _is_count(read) and _is_count(time_ms)):
@@ -322,7 +322,7 @@ def _is_count(value: Any) -> TypeGuard[float]:
 
 def _logprob(entry: Any, *, top: bool) -> dict[str, Any] | None:
     """A token with the logarithm of its probability, with `top` also the likeliest tokens there; None if it is none."""
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("token"), str):
+    if not isinstance(entry, dict) or not isinstance(entry.get("token"), str):
         return None
     logprob, data = entry.get("logprob"), entry.get("bytes")
     if not isinstance(logprob, int | float) or not math.isfinite(logprob):
@@ -338,7 +338,7 @@ def _logprob(entry: Any, *, top: bool) -> dict[str, Any] | None:
 
 def _count(usage: Any, *names: str) -> int:
     """The first count above 0 under one of these names; 0 if there is none."""
-    for value in map(usage.get, names) if isinstance(usage, Mapping) else ():
+    for value in map(usage.get, names) if isinstance(usage, dict) else ():
         if isinstance(value, (int, float)) and 1 <= value < 2**53:
             return int(value)
     return 0
@@ -352,20 +352,20 @@ def _content(content: Any) -> tuple[str, str]:
         return "", ""
     thought, text = "", ""
     for part in content:
-        if isinstance(part, Mapping):
+        if isinstance(part, dict):
             text += string_of(part.get("text"))
             inner = part.get("thinking")
             thought += inner if isinstance(inner, str) else _content(inner)[1]
     return thought, text
 
 
-def _fragments(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _fragments(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tool calls of a message or delta; the older API's single call is one of them."""
     calls = message.get("tool_calls")
-    if isinstance(calls, Mapping):
+    if isinstance(calls, dict):
         calls = [calls]
-    fragments = [fragment for fragment in calls if isinstance(fragment, Mapping)] if isinstance(calls, list) else []
-    if isinstance(function := message.get("function_call"), Mapping):
+    fragments = [fragment for fragment in calls if isinstance(fragment, dict)] if isinstance(calls, list) else []
+    if isinstance(function := message.get("function_call"), dict):
         fragments.append({"index": 0, "function": function})
     return fragments
 

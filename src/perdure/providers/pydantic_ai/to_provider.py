@@ -285,7 +285,11 @@ def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
             case pa.TextPart() | pa.ToolCallPart():
                 if (signed := (part.provider_details or {}).get("thought_signature")) is not None:
                     provider = part.provider_name or response.provider_name or ""
-                    _sign_next(parts, Signature(provider=provider, signature=signed))
+                    packed, last = pack(Signature(provider=provider, signature=signed)), parts[-1] if parts else None
+                    if isinstance(last, Reasoning) and last.signature is None:
+                        parts[-1] = Reasoning(last.text, packed)
+                    else:
+                        parts.append(Reasoning("", packed))
                 if isinstance(part, pa.ToolCallPart):
                     parts.append(ToolCall(part.tool_call_id, part.tool_name, _text(part.args) if part.args else "{}"))
                 elif part.content:
@@ -336,15 +340,6 @@ def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...], *, may_s
 
 
 _REFUSALS = ("refusal", "block_reason_message", "block_reason", "explanation", "category")
-
-
-def _sign_next(parts: list[Part], signature: Signature) -> None:
-    """Put the signature of the next piece on the last reasoning, or on an empty one."""
-    last = parts[-1] if parts else None
-    if isinstance(last, Reasoning) and last.signature is None:
-        parts[-1] = Reasoning(last.text, pack(signature))
-    else:
-        parts.append(Reasoning("", pack(signature)))
 
 
 def _text(arguments: str | Mapping[str, object]) -> str:

@@ -39,6 +39,8 @@ _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
     *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
 )
+_MARKS = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
+_MARK_STARTS = frozenset(mark[0] for mark in _MARKS)
 _BEHIND_END = re.compile(
     r"[ \t]*(?:\n|\Z|<[|｜]|</?s>|<(?:start|end)_of|<eos>|\[/?INST\]|(?:user|assistant|system|model)\b)"
 )
@@ -248,6 +250,12 @@ class _Span:
         return True
 
 
+def _unsaid_marks(said: str) -> tuple[str, ...]:
+    """The marks that a person has not written, nor what they open or close."""
+    pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
+    return tuple(mark for mark in _MARKS if mark not in said and pairs.get(mark, mark) not in said)
+
+
 @dataclass(slots=True)
 class Scanner:
     """Takes the pieces of an answer, and returns what of them is shown."""
@@ -269,12 +277,13 @@ class Scanner:
     _trims: bool = False  # white space at the beginning of what comes next
     _ended: bool = False  # the turn
     _marks: tuple[str, ...] = field(init=False)
+    _starts: set[str] = field(init=False)  # the characters that they begin with
 
     def __post_init__(self) -> None:
-        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END, *self.facts.heads)
-        pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
         said = self.facts.person
-        self._marks = tuple(mark for mark in every if mark not in said and pairs.get(mark, mark) not in said)
+        marks = _MARKS if "<" not in said and "[" not in said else _unsaid_marks(said)
+        self._marks = (*marks, *[head for head in self.facts.heads if head not in said])
+        self._starts = {*_MARK_STARTS, *[head[0] for head in self.facts.heads]}
 
     @property
     def shown(self) -> str:
@@ -314,6 +323,7 @@ class Scanner:
                 continue
             # Thoughts at the very beginning are some, whatever the person asks about.
             marks = self._marks if self._has_words else (*_THOUGHTS, *self._marks)
+            marks = marks if self._text[0] in self._starts else ()  # as most words
             is_begun = any(mark != self._text and mark.startswith(self._text) for mark in marks)
             is_begun |= self._text[:1] == "(" and len(self._text) < _LOOK_CHARS * 2 and ")" not in self._text
             is_begun |= self._text.startswith(tuple(_HEADERS)) and "<|message|>" not in self._text

@@ -104,7 +104,6 @@ def pack(
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
-    """Return the identity of a candidate."""
     return candidate.kind, candidate.id
 
 
@@ -306,7 +305,6 @@ class _Packer:
         return spent
 
     def _tokens(self, candidate: Candidate) -> int:
-        """Estimate the tokens of a whole candidate."""
         return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:

@@ -200,7 +200,6 @@ def report_search(
 
 
 def _none(reason: str) -> VectorMatches:
-    """Return no matches, with the reason."""
     import numpy as np  # not above: a server that searches nothing reads a time too
 
     return VectorMatches(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)

@@ -283,13 +283,8 @@ class _Search:
             found = rows.score(self._query, at) if len(at) else np.empty(0, np.float32)
             mean, std = _spread(np.concatenate([found, extra]))
             best = _largest(found, self._limit)
-            return (
-                np.concatenate([rows.seqs_of(at[best]), extra_seqs]),
-                np.concatenate([found[best], extra]),
-                mean,
-                std,
-                count,
-            )
+            seqs, found = rows.seqs_of(at[best]), found[best]
+            return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
         if len(at) <= (SCORED_ROWS if rows.form == "halves" else RESCORED_MIN):
             seqs, found = self._rescore(at) if rows.form == "halves" else self._score_stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])

@@ -320,7 +320,6 @@ class VectorRows:
         return out
 
     def _segment_sizes(self) -> list[tuple[RowSegment, int]]:
-        """Return each segment with the number of its rows."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
@@ -418,7 +417,6 @@ class VectorRows:
         return found
 
     def _empty_copy(self) -> VectorRows:
-        """Return the same scope without rows."""
         row_of = np.full(len(self.row_of), NO_ROW, np.int32)
         return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)
 

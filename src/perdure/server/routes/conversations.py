@@ -10,29 +10,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import HTTPException, Query
+from fastapi import Depends, HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
-from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
+from perdure.core.ids import AgentId, ConversationId, is_id
+from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
-from perdure.server.routes.messages import (
-    HistoryQuery,
-    answer_message,
-    cancelled_answer,
-    conversation_in_group,
-    history_answer,
-)
+from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, conversation_in_group
 from perdure.server.routes.runs import resume_stream
 from perdure.server.wire import conversations as wire
 from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.http import Json, Library, Limit, Order, Router, json_answer, library_of
+from perdure.server.wire.http import Json, Library, Limit, Order, Router, library_of
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_send
-from perdure.server.wire.messages import Display
+from perdure.server.wire.messages import Display, wire_messages
 
 router = Router(tags=["conversations"])
 
@@ -44,11 +39,31 @@ _ORDERS: dict[str, ConversationOrder] = {
 _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
+async def _find(
+    library: Library, conversation_id: ConversationPath, agent_id: AgentIdIn | None = None
+) -> tuple[AsyncAgentById, ConversationId | None]:
+    """The agent and the conversation that a path names; no conversation is the agent's first.
+
+    Raises: RequestValidationError, InvalidInput.
+    """
+    if is_id("agent", conversation_id):
+        return library.agent_of(AgentId(conversation_id)), None
+    if conversation_id != "default":
+        return library.agent_of(agent_id), ConversationId(id_in_path("conversation", conversation_id))
+    if agent_id is None:
+        raise InvalidInput("agent_id: the conversation 'default' needs one")
+    return library.agent_of(agent_id), None
+
+
+Found = Annotated[tuple[AsyncAgentById, ConversationId | None], Depends(_find)]
+"""The agent and the conversation that a path names."""
+
+
 async def _send(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = await read_send(request, streams_by_default=True)
-    owner_id, named = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
-    conversation = await library_of(request).agent_of(owner_id).find_conversation(named)
+    agent, named = await _find(library_of(request), request.path_params["conversation_id"], body.agent_id)
+    conversation = await agent.find_conversation(named)
     return await answer_message(request, body, conversation.agent_id, conversation.seq)
 
 
@@ -94,12 +109,10 @@ async def create_ephemeral(body: wire.EphemeralConversationIn, library: Library)
 
 
 @router.get("/v1/conversations/{conversation_id}")
-async def retrieve(
-    conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
-) -> wire.WireConversation:
+async def retrieve(found: Found) -> wire.WireConversation:
     """Get a conversation with the ids of the messages in view."""
-    owner_id, named = _owner_and_id(conversation_id, agent_id)
-    return wire.WireConversation.make(await library.agent_of(owner_id).conversation_state(named))
+    agent, named = found
+    return wire.WireConversation.make(await agent.conversation_state(named))
 
 
 @router.patch("/v1/conversations/{conversation_id}")
@@ -112,46 +125,40 @@ async def update(
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
-    owner_id, named = _owner_and_id(conversation_id, agent_id or body.agent_id)
-    return wire.WireConversation.make(await library.agent_of(owner_id).change_conversation(named, body.changes()))
+    agent, named = await _find(library, conversation_id, agent_id or body.agent_id)
+    return wire.WireConversation.make(await agent.change_conversation(named, body.changes()))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> None:
+async def delete(found: Found) -> None:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
-    owner_id, named = _owner_and_id(conversation_id, agent_id)
-    await library.agent_of(owner_id).delete_conversation(named)
+    agent, named = found
+    await agent.delete_conversation(named)
 
 
 @router.get("/v1/conversations/{conversation_id}/messages")
 async def list_conversation_messages(
-    conversation_id: ConversationPath,
-    library: Library,
-    history: HistoryQuery,
-    agent_id: AgentIdIn | None = None,
-    group_id: GroupIdIn | None = None,
-) -> Json[list[Message]]:
+    found: Found, library: Library, history: HistoryQuery, group_id: GroupIdIn | None = None
+) -> Sequence[Message]:
     """List the messages of the conversation, the newest first. The cursors work as in the list of an agent. With a
     group, none if the conversation is not one of its agents'."""
-    owner_id, conversation = _owner_and_id(conversation_id, agent_id)
+    agent, named = found
     if group_id is not None:
-        found = await library.agent_of(owner_id).find_conversation(conversation)
-        if await conversation_in_group(library, group_id, found.agent_id) != found.id:
-            return json_answer([])
+        conversation = await agent.find_conversation(named)
+        if await conversation_in_group(library, group_id, conversation.agent_id) != conversation.id:
+            return []
     page, types = history
-    page = replace(page, newest_first=True)
-    return await history_answer(library, owner_id, conversation or "default", page, Display(types))
+    page, display = replace(page, newest_first=True), Display(types)
+    return await agent.shown_messages(named or "default", page, lambda message: wire_messages(message, display))
 
 
 @router.post("/v1/conversations/{conversation_id}/cancel")
-async def cancel(
-    conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None
-) -> Json[dict[str, str]]:
+async def cancel(conversation_id: ConversationPath, found: Found) -> Json[dict[str, str]]:
     """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
     run that had ended before. 409 if there is none."""
-    owner_id, conversation = _owner_and_id(conversation_id, agent_id)
-    runs = await library.agent_of(owner_id).cancel_all(conversation=conversation)
+    agent, named = found
+    runs = await agent.cancel_all(conversation=named)
     if not runs:
         raise Conflict(f"there is nothing to cancel: conversation {conversation_id} has no active run")
     return cancelled_answer(runs)
@@ -164,23 +171,16 @@ async def compact(
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
     body = body or wire.CompactIn()
-    owner_id, named = _owner_and_id(conversation_id, body.agent_id)
-    return wire.WireCompaction.make(await library.agent_of(owner_id).compact_view(named, body.settings))
+    agent, named = await _find(library, conversation_id, body.agent_id)
+    return wire.WireCompaction.make(await agent.compact_view(named, body.settings))
 
 
 @router.post("/v1/conversations/{conversation_id}/fork")
-async def fork(
-    conversation_id: ConversationPath,
-    library: Library,
-    agent_id: AgentIdIn | None = None,
-    message_id: MessageIdIn | None = None,
-    hidden: bool = False,
-) -> wire.WireConversation:
+async def fork(found: Found, message_id: MessageIdIn | None = None, hidden: bool = False) -> wire.WireConversation:
     """Create a conversation with a copy of what this one has in view, up to `message_id` if it is given. Calls without
     a result are left out. A hidden one is in no list."""
-    owner_id, named = _owner_and_id(conversation_id, agent_id)
-    upto = None if message_id is None else MessageId(message_id)
-    return wire.WireConversation.make(await library.agent_of(owner_id).fork_state(named, upto=upto, hidden=hidden))
+    agent, named = found
+    return wire.WireConversation.make(await agent.fork_state(named, upto=message_id, hidden=hidden))
 
 
 @router.post("/v1/conversations/{conversation_id}/recompile")
@@ -189,8 +189,8 @@ async def recompile(
 ) -> str:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""
-    owner_id, named = _owner_and_id(conversation_id, body.agent_id if body else None)
-    return await library.agent_of(owner_id).recompile(conversation=named, dry_run=dry_run)
+    agent, named = await _find(library, conversation_id, body.agent_id if body else None)
+    return await agent.recompile(conversation=named, dry_run=dry_run)
 
 
 @router.post("/v1/conversations/{conversation_id}/stream")
@@ -200,25 +200,10 @@ async def resume(
     """Continue the stream of a background run of the conversation, after the chunk that the body names. 400 if there is
     none."""
     body = body or ResumeRequest()
-    owner_id, conversation = _owner_and_id(conversation_id, body.agent_id)
-    run = await library.agent_of(owner_id).find_resumable(
-        conversation, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])
+    agent, named = await _find(library, conversation_id, body.agent_id)
+    run = await agent.find_resumable(
+        named, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])
     )
     if run is None:
         raise HTTPException(400, "No active runs found for this conversation.")
     return await resume_stream(library, request, run, body)
-
-
-def _owner_and_id(conversation_id: str, agent_id: str | None) -> tuple[AgentId | None, ConversationId | None]:
-    """The agent and the conversation that a path names; no conversation is the agent's first.
-
-    Raises: RequestValidationError, InvalidInput.
-    """
-    if is_id("agent", conversation_id):
-        return AgentId(conversation_id), None
-    owner_id = None if agent_id is None else AgentId(agent_id)
-    if conversation_id == "default":
-        if owner_id is None:
-            raise InvalidInput("agent_id: the conversation 'default' needs one")
-        return owner_id, None
-    return owner_id, ConversationId(id_in_path("conversation", conversation_id))

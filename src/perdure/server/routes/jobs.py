@@ -92,8 +92,7 @@ def job_shape(job: jobs.Job) -> Job:
     if isinstance(job, Batch):
         return Job.make(job)
     run = WireRun.make(job)
-    return Job.make(
-        None,
+    return Job(
         id=PREFIXES["job"] + job.id.removeprefix(PREFIXES["run"]),
         job_type="run",
         **{name: run[name] for name in _SHARED},

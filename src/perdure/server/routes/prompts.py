@@ -78,11 +78,6 @@ class CompletionRequest(WireRequest):
     tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
 
     @property
-    def agent_id(self) -> AgentId:
-        """The agent that answers."""
-        return self.model
-
-    @property
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
         """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
         functions = [tool.function for tool in self.tools or ()]
@@ -132,7 +127,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
         self._calls: list[dict[str, Any]] = []
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        """The chunks of an event or a delta; often none."""
         delta = event if isinstance(event, Delta) else None
         match event.event if isinstance(event, StoredEvent) else None:
             case DeltaStreamed(delta=stored):
@@ -150,7 +144,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
             yield from self._text(delta.text)
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks, after all events."""
         if self._end is None:
             return
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
@@ -164,7 +157,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
             yield _head(self.run, "chat.completion.chunk") | {"choices": [], "usage": usage}
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its run."""
         yield failure
 
     def ping(self, now: datetime) -> dict[str, Any]:
@@ -172,7 +164,6 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
         return self._chunk({})
 
     def error(self, failure: Failure) -> dict[str, Any]:
-        """The chunk of a failure."""
         return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
 
     def _text(self, text: str) -> Iterator[Chunk]:
@@ -302,13 +293,13 @@ async def complete_chat(
 ) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
-    agent = library.agent_of(body.agent_id)
+    agent = library.agent_of(body.model)
     said, answers = body.contents()
     if said:
-        answers = [*(answers or ()), *await _give_up_calls(library, body.agent_id, answers or ())] or None
+        answers = [*(answers or ()), *await _give_up_calls(library, body.model, answers or ())] or None
     accepted = await agent.send_request(
         RunRequest(
-            agent_id=body.agent_id,
+            agent_id=body.model,
             messages=tuple(said),
             answers=None if answers is None else tuple(answers),
             client_tools=body.client_shapes,

@@ -260,5 +260,4 @@ async def retrieve_trace(library: Library, step_id: StepIdIn) -> wire.Trace:
 
 
 def _step_shape(library: AsyncPerdure, one: StepOfRun) -> wire.WireStep:
-    """The step in the wire's shape."""
     return wire.step_shape(one, facts_of(library.app, one.step.model))

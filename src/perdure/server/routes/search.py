@@ -16,7 +16,6 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
@@ -24,7 +23,7 @@ from perdure.library.memory.passages import passage_filter
 from perdure.library.memory.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking import hits as found
-from perdure.search.ranking.hits import HITS_MAX, Hits, SearchReport, Source, Why
+from perdure.search.ranking.hits import HITS_MAX, SearchReport, Source
 from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
@@ -105,16 +104,6 @@ class FoundPassages(TypedDict):
     count: int
 
 
-def agent_passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> Object:
-    """The hits of a search in one agent's passages, best first; with `explain` each says why, and `ran` what the search
-    did."""
-    results = [
-        FoundPassage.make(hit.passage) | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
-        for hit in hits
-    ]
-    return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
-
-
 class WirePassageHit(WireShape, of=found.PassageHit, fields="passage score metadata"):
     """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
 
@@ -125,14 +114,6 @@ class WirePassageHit(WireShape, of=found.PassageHit, fields="passage score metad
 def _place(source: Mapping[str, Any]) -> Object:
     """Where a passage stands in its file."""
     return {name: source[name] for name in ("first_line", "last_line", "page") if name in source}
-
-
-def passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> list[Object]:
-    """The hits of a search of passages, best first."""
-    return [
-        WirePassageHit.make(hit) | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
-        for hit in hits
-    ]
 
 
 class FoundMessage(
@@ -147,17 +128,6 @@ class FoundMessage(
 
     message_type: str = computed(lambda hit: f"{hit.message.role}_message")
     conversation_id: ids.ConversationIdIn | None
-
-
-def messages_shape(
-    hits: Hits[found.MessageHit], conversations: Mapping[tuple[AgentId, int], str], *, explain: bool
-) -> list[Object]:
-    """The hits of a search of messages, best first. `conversations`: agent and number -> the conversation's id."""
-    return [
-        FoundMessage.make(hit, conversation_id=conversations.get((hit.message.agent_id, hit.message.conversation_seq)))
-        | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
-        for hit in hits
-    ]
 
 
 class WireRecalled(WireShape, of=found.Recalled, fields="text tokens budget_tokens left_out"):
@@ -178,10 +148,12 @@ def _source_shape(source: Source) -> dict[str, Any]:
     return shape
 
 
-def _explanation(score: float, why: Why | None, ran: SearchReport | None = None) -> dict[str, Any]:
-    """Why a hit was found, and the report of its search."""
-    shape = {"score": score} | ({} if why is None else asdict(why))
-    return shape | ({} if ran is None else {"ran": asdict(ran)})
+def _explained(hit: found.PassageHit | found.MessageHit, explain: bool, ran: SearchReport | None = None) -> Object:
+    """With `explain` a field that says why a hit was found, and what its search did."""
+    if not explain:
+        return {}
+    why = {} if hit.why is None else asdict(hit.why)
+    return {"explanation": {"score": hit.score, **why} | ({} if ran is None else {"ran": asdict(ran)})}
 
 
 router = Router(tags=["search"])
@@ -218,7 +190,9 @@ async def search_agent(
         limit=top_k or 10,
         explain=explain,
     )
-    return _answer(agent_passages_shape(hits, explain=explain), hits.ran)
+    results = [FoundPassage.make(hit.passage, **_explained(hit, explain)) for hit in hits]
+    ran = {"ran": asdict(hits.ran)} if explain else {}
+    return _answer({"results": results, "count": len(hits), **ran}, hits.ran)
 
 
 @router.post("/v1/passages/search")
@@ -232,7 +206,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Wi
         passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
         **attributes(body, "archive_id", "limit", "explain", since="start_date", until="end_date"),
     )
-    return _answer(passages_shape(hits, explain=body.explain), hits.ran)
+    return _answer([WirePassageHit.make(hit, **_explained(hit, body.explain, hits.ran)) for hit in hits], hits.ran)
 
 
 @router.post("/v1/messages/search")
@@ -247,7 +221,12 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
         **attributes(body, "agent_id", "conversation_id", "limit", "explain", mode="search_mode"),
         **attributes(body, since="start_date", until="end_date"),
     )
-    return _answer(messages_shape(results.hits, results.conversations, explain=body.explain), results.hits.ran)
+    shapes = []
+    for hit in results.hits:
+        conversation_id = results.conversations.get((hit.message.agent_id, hit.message.conversation_seq))
+        explained = _explained(hit, body.explain, results.hits.ran)
+        shapes.append(FoundMessage.make(hit, conversation_id=conversation_id, **explained))
+    return _answer(shapes, results.hits.ran)
 
 
 @router.post("/v1/agents/{agent_id}/recall")

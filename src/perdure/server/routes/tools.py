@@ -33,7 +33,7 @@ def _split(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _list_filter(
+async def _list_filter(
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     names: _Texts = None,
     tool_ids: _Texts = None,
@@ -42,7 +42,6 @@ def _list_filter(
     exclude_tool_types: _Texts = None,
     return_only_letta_tools: bool | None = None,
 ) -> ToolFilter:
-    """The conditions of a list of tools."""
     all_names, ids = _split(names), _split(tool_ids)
     if name is not None:
         all_names = (name,) if all_names is None or name in all_names else ()

@@ -96,7 +96,6 @@ def _example(shape: Shape, schemas: Shape, field: str = "", depth: int = 0) -> A
 
 
 def _text(shape: Shape, field: str) -> str:
-    """A text of a shape."""
     if shape.get("pattern") in _IDS:
         return _IDS[shape["pattern"]]
     if shape.get("format") == "date-time":

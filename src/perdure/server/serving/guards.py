@@ -177,7 +177,10 @@ class Guard:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
             raise Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")
-        if not _has_body(scope["method"], headers):
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            if headers.get(b"content-length") == b"0":
+                return receive
+        elif scope["method"] in WITHOUT_BODY:
             return receive
         if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
             # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
@@ -200,9 +203,13 @@ class Guard:
         return replay
 
     def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Raises: Refusal: the body is not JSON within the limits."""
-        if body and (problem := body_type_problem(headers)) is not None:
-            raise Refusal(415, problem)
+        """Raises: Refusal: the body is not JSON within the limits, or of a type that any web page could send."""
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if body and not _JSON.fullmatch(kind):
+            what = (
+                f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
+            )
+            raise Refusal(415, f"{what}: send JSON with `Content-Type: application/json`")
         try:
             check_json(body, self._json_limits)
         except DataTooLarge as error:
@@ -283,13 +290,6 @@ def _is_of_this_machine(scope: Scope) -> bool:
     """Whether a program of this machine sends the request, and not a proxy for somebody else."""
     host = (scope.get("client") or ("",))[0]
     return is_loopback(host) and not any(name in PROXY_HEADERS for name, _ in scope["headers"])
-
-
-def _has_body(method: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request has a body, or may have one."""
-    if b"content-length" in headers or b"transfer-encoding" in headers:
-        return headers.get(b"content-length") != b"0"
-    return method not in WITHOUT_BODY
 
 
 async def _drain(receive: Receive) -> None:
@@ -373,15 +373,6 @@ class Origins:
             return True
         scheme, host = _parts(origin)
         return host is not None and (self._any or host.is_one_of(self._allowed, DEFAULT_PORTS[scheme]))
-
-
-def body_type_problem(headers: Mapping[bytes, bytes]) -> str | None:
-    """Why a body of this type is refused, since any web page could send it; None: its type is JSON."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if _JSON.fullmatch(kind):
-        return None
-    problem = f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
-    return f"{problem}: send JSON with `Content-Type: application/json`"
 
 
 def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:

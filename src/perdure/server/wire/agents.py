@@ -276,6 +276,7 @@ class AgentIn(AgentChangesIn):
     def new_agent(self, name: str, model: str, *, follows_default: bool) -> NewAgent:
         """The agent, as the library takes it; `name` is used if the client sends none."""
         tags = tuple(dict.fromkeys(self.tags or ()))
+        base_tools = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
         return NewAgent(
             name=self.name or name,
             model=model,
@@ -286,7 +287,7 @@ class AgentIn(AgentChangesIn):
             timezone=self.timezone,
             blocks=tuple(NewBlock(**block.fields) for block in self.memory_blocks or ()),
             block_ids=tuple(self.block_ids or ()),
-            optional_tools=self.default_tools,
+            optional_tools=(*base_tools, *(MULTI_AGENT_TOOLS if self.include_multi_agent_tools else ())),
             tools=tuple(self.tools or ()),
             tool_ids=self.tool_ids or (),
             tags=tags,
@@ -303,17 +304,6 @@ class AgentIn(AgentChangesIn):
             secrets=self.secret_values,
             of_features={"folders": (*(self.folder_ids or ()), *(self.source_ids or ()))},
         )
-
-    @property
-    def default_tools(self) -> Sequence[str]:
-        """The tools that it gets without their names."""
-        base = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
-        return (*base, *(MULTI_AGENT_TOOLS if self.include_multi_agent_tools else ()))
-
-    @property
-    def base_rules(self) -> Sequence[Mapping[str, str]]:
-        """The rules of its base tools."""
-        return () if self.include_base_tools is False else DEFAULT_RULES.get(self.agent_type, ())
 
     @property
     def first_messages(self) -> Sequence[NewMessage]:
@@ -363,7 +353,9 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
             name in _KEPT_EMPTY if isinstance(chosen, dict) else chosen is False and name in _KEPT_FALSE
         )
         settings[name] = chosen if is_kept else None
-    rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules
+    rules: Sequence[Mapping[str, Any]] | None = body.tool_rules
+    if isinstance(body, AgentIn) and rules is None:  # those of its base tools
+        rules = () if body.include_base_tools is False else DEFAULT_RULES.get(body.agent_type, ())
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None
     wire_fields |= body.non_null(*_WIRE_FIELDS, "hidden")
@@ -446,7 +438,7 @@ class WireAgent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: WholeAgent, facts: models.ModelFacts, embedder: Embedder | None) -> WireAgent:
+def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embedder | None) -> WireAgent:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})
@@ -482,7 +474,6 @@ def agent_shape(state: WholeAgent, facts: models.ModelFacts, embedder: Embedder 
 
 
 def _duration_ms(run: Run | None) -> int | None:
-    """How long an ended run took."""
     if run is None or run.ended_at is None:
         return None
     began: datetime = run.started_at or run.created_at

@@ -104,6 +104,10 @@ class WireBlock(
     hidden: bool | None = computed(lambda block: block.hidden or None)
 
 
-class WireMemory(WireShape, unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""}):
+class WireMemory(
+    WireShape,
+    fields="agent_type git_enabled blocks file_blocks prompt_template",
+    unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""},
+):
     agent_type: str
     blocks: list[WireBlock]

@@ -159,7 +159,6 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
         self._results_number = 0  # of the newest of them
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        """The chunks to send for an event or delta; often none."""
         if isinstance(event, Delta):
             yield from self._delta(event, None, now)
             return

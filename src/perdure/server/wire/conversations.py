@@ -141,7 +141,6 @@ def _section(text: str, begin: str, end: str) -> str:
 
 
 def _without(text: str, *sections: str) -> str:
-    """The text without these sections."""
     for section in filter(None, sections):
         before, _, after = text.rpartition(section)
         text = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))

@@ -107,7 +107,12 @@ def is_whole_server(request: Request) -> bool:
     return principal.may("admin") and principal.org_id == DEFAULT_ORG
 
 
-Library = Annotated[AsyncPerdure, Depends(library_of)]
+# The framework would call a dependency that is no coroutine in a thread, which costs as much as a small answer.
+async def _library(request: Request) -> AsyncPerdure:
+    return library_of(request)
+
+
+Library = Annotated[AsyncPerdure, Depends(_library)]
 
 
 async def agent_of(agent_id: AgentIdIn, library: Library) -> AsyncAgentById:
@@ -132,7 +137,7 @@ def pages(kind: str, *, limit: int = 50, order: Order = "desc", order_by: Any = 
     default_limit, default_order = limit, order
     cursor = Annotated[Annotated[str, IdFormat(kind)] | None, Query(description=f"The id of a {kind} of the list.")]
 
-    def page(
+    async def page(
         limit: Limit = None,
         order: Order | None = None,
         before: str | None = None,
@@ -197,6 +202,5 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _disconnect(request: Request) -> None:
-    """Return when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         continue

@@ -30,7 +30,7 @@ _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class WireModelFacts:
     """A model's window, its longest answer, and what no window of it may exceed (None: unknown); in tokens.
 
     `known_as`: the handle by the type of a model whose provider a client registered; None: it is another's.
@@ -52,12 +52,12 @@ class ModelFacts:
         return min(tokens, self.most_tokens or tokens)
 
 
-def facts_of(app: App, handle: str) -> ModelFacts:
+def facts_of(app: App, handle: str) -> WireModelFacts:
     """The facts of a model from the catalog, or from the settings if it has none."""
     limit = app.settings.context_window_tokens  # no more is used of any model
     window = min(app.models.window_tokens(handle) or limit, limit)
     most = composition.facts_of(app.models.catalog_handle(handle)).max_output_tokens
-    return ModelFacts(
+    return WireModelFacts(
         window_tokens=window,
         max_output_tokens=min(most, window),
         most_tokens=app.models.most_window_tokens(handle),
@@ -185,7 +185,7 @@ def provider_type_of(handle: str, known: Collection[str] = _PROVIDER_TYPES) -> s
     return name if name in known else "openai"
 
 
-def llm_config_shape(handle: str, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
+def llm_config_shape(handle: str, facts: WireModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A model with the options of an agent's settings. Options that are not set have the values that clients expect."""
     provider, _, name = handle.partition("/")
     extras = settings.get(WIRE_SETTING, {}).get("model_settings", {})
@@ -230,7 +230,7 @@ class WireModel(WireShape):
     max_context_window: int
 
 
-def model_shape(handle: str, facts: ModelFacts) -> WireModel:
+def model_shape(handle: str, facts: WireModelFacts) -> WireModel:
     """A model in the list of models."""
     config = llm_config_shape(handle, facts, {})
     del config["handle"], config["provider_name"]
@@ -259,7 +259,7 @@ def embedding_model_shape(embedder: Embedder) -> dict[str, Any]:
     }
 
 
-def model_settings_shape(handle: str, facts: ModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
+def model_settings_shape(handle: str, facts: WireModelFacts, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The options of an agent's model, in the words of its provider type. Options that are not set have the values that
     clients expect; fields that have no meaning here are returned as they were sent."""
     extras = settings.get(WIRE_SETTING, {}).get("model_settings", {})
@@ -292,5 +292,4 @@ def extras_of(settings: ModelSettings) -> dict[str, Any]:
 
 
 def _or(value: Any, default: Any) -> Any:
-    """The value, or the default if it is None."""
     return default if value is None else value

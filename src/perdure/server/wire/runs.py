@@ -18,7 +18,7 @@ from perdure.library.runs.steps import StepOfRun
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages
-from perdure.server.wire.models import ModelFacts
+from perdure.server.wire.models import WireModelFacts
 from perdure.server.wire.shapes import Object, WireShape, computed, read
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
@@ -131,7 +131,8 @@ class WireStep(
     error_type="step.failure.kind",
     unlisted=nulls("origin", "provider_id", "model_endpoint", "tid", "request_id")
     | read(*(f"step.usage.{name}" for name in ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")))
-    | {"organization_id": ORG_ID, "messages": []},
+    | {"organization_id": ORG_ID, "messages": []}
+    | nulls("provider_category", "context_window_limit", "project_id"),
 ):
     """A model call. One that a dead process left (`abandoned`) is `failed` on the wire."""
 
@@ -144,7 +145,7 @@ class WireStep(
     trace_id: str = computed(lambda one: trace_id(one.run.id))
 
 
-def step_shape(one: StepOfRun, facts: ModelFacts) -> WireStep:
+def step_shape(one: StepOfRun, facts: WireModelFacts) -> WireStep:
     """A model call with all fields of the wire; its project is that of the agent, and so is its window, if it recorded
     none."""
     settings = one.agent.settings
@@ -192,7 +193,7 @@ class StepMetrics(
     )
 
 
-class WireSpan(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
+class WireSpan(WireShape, of=spans.RunSpan, span_id="id", parent_span_id="parent_id", span_name="name"):
     """A stretch of a run, with the names of OpenTelemetry."""
 
     trace_id: str

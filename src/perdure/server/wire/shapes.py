@@ -65,7 +65,7 @@ class WireShape(dict[str, Any]):
     def __init_subclass__(
         cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
-        """`unlisted`: fields that the document leaves out, always the same or `computed`, as clients expect them.
+        """`unlisted`: fields that the document leaves out, always the same or, behind all others, `computed`.
         `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
         base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
@@ -101,9 +101,10 @@ class WireShape(dict[str, Any]):
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
         """Each field in its place: with its value if that is always the same, or with what reads it."""
         hints = cls._hints()
-        values = {**cls._unlisted}
+        values = {name: one for name, one in cls._unlisted.items() if not isinstance(one, _Computed)}
         for name, path in cls._paths.items():
             values[name] = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+        values |= {name: one for name, one in cls._unlisted.items() if name not in values}
         plan = {name: (None, one.of) if isinstance(one, _Computed) else (one, None) for name, one in values.items()}
         return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 

@@ -114,7 +114,9 @@ class ConflictShape(WireShape, of=RevertConflict, fields="name reason value merg
     """A write that was not taken back, with what the block holds and would hold."""
 
 
-class RevertShape(WireShape, of=RevertResult, fields="writes blocks passages facts correction", dry_run="is_dry_run"):
+class RevertShape(
+    WireShape, of=RevertResult, fields="writes blocks passages facts correction dry_run conflicts", dry_run="is_dry_run"
+):
     """What was taken back, or would be. `correction` undoes it."""
 
     conflicts: list[ConflictShape]

@@ -282,7 +282,6 @@ def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:
 
 
 def _requirement(text: str) -> dict[str, Any]:
-    """A package on the wire."""
     name, pinned, version = text.partition("==")
     return {"name": name.strip(), "version": version.strip()} if pinned else {"name": text, "version": None}
 

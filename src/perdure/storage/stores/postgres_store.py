@@ -26,7 +26,7 @@ from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.migrations import MIGRATIONS, Migration
-from perdure.storage.store import Hear, Views
+from perdure.storage.store import Hear, StoreBase
 from perdure.storage.tx import Tx
 
 try:
@@ -92,7 +92,7 @@ class _Attempt:
     result: Any = None
 
 
-class PostgresStore(Views):
+class PostgresStore(StoreBase):
     """`Store` over a PostgreSQL database. Open it with `PostgresStore.open`."""
 
     def __init__(

@@ -21,7 +21,6 @@ from perdure.storage.database.row_format import Row, iso
 from perdure.storage.database.sqlite_errors import BUSY_TIMEOUT_S, SQLITE_ERRORS, damaged, store_error, too_large
 from perdure.storage.database.sqlite_file import is_store, tables_with_broken_text
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
-from perdure.storage.tx import Tx
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BACKUP_PAGES = 1_000
@@ -393,24 +392,26 @@ def _check_writable(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {int(waits)}")
 
 
-def run_unit(
-    connection: sqlite3.Connection, path: Path, unit: Callable[..., Any], tx: Tx, *args: Any, **kwargs: Any
-) -> Outcome:
-    """Run one unit of the open transaction. If it fails, only its own changes are rolled back.
+def run_unit(connection: sqlite3.Connection, path: Path, unit: Callable[[], Any], *, alone: bool = False) -> Outcome:
+    """Run one unit of the open transaction. If it fails, only its own changes are rolled back; those of one that is
+    `alone` in it by the caller.
 
     Raises: sqlite3.Error: the whole transaction failed.
     """
-    connection.execute("SAVEPOINT unit")
+    if not alone:
+        connection.execute("SAVEPOINT unit")
     try:
-        result = unit(tx, *args, **kwargs)
+        result = unit()
     except BaseException as error:
         # On a full disk or an I/O error SQLite rolls back the whole transaction: then all units failed.
         if not connection.in_transaction:
             raise
-        connection.execute("ROLLBACK TO unit")
-        connection.execute("RELEASE unit")
+        if not alone:
+            connection.execute("ROLLBACK TO unit")
+            connection.execute("RELEASE unit")
         if isinstance(error, OverflowError):
             return None, too_large(error)
         return None, store_error(error, path) if isinstance(error, SQLITE_ERRORS) else error
-    connection.execute("RELEASE unit")
+    if not alone:
+        connection.execute("RELEASE unit")
     return result, None

@@ -13,9 +13,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -26,7 +27,7 @@ from perdure.core.tasks import Progress, run_in_thread
 from perdure.storage.database.sqlite_errors import SQLITE_ERRORS, store_error, too_large
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
-from perdure.storage.store import Views
+from perdure.storage.store import StoreBase
 from perdure.storage.stores.sqlite import (
     Outcome,
     SqliteDatabase,
@@ -51,8 +52,8 @@ SCRUB_LOOK_S = 0.5
 """How often somebody who waits for the file to be written anew hears how far that is."""
 
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
-"""A unit of work and its arguments."""
+_Call = Callable[[], Any]
+"""A unit of work with its transaction and arguments."""
 
 
 @dataclass(slots=True)
@@ -60,10 +61,20 @@ class _Job:
     """A unit of work that waits for the writer; without a call the file is scrubbed, outside any transaction."""
 
     call: _Call | None
-    future: Future[Any]
+    future: asyncio.Future[Any]
 
 
-class SqliteStore(Views):
+def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """End a wait, unless the caller has left."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class SqliteStore(StoreBase):
     """`Store` over one SQLite file. Open it with `SqliteStore.open`.
 
     Units run in the writer's thread or in a reader's, not in the caller's event loop.
@@ -135,21 +146,18 @@ class SqliteStore(Views):
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
-        self._jobs.put(_Job((unit, args, kwargs), future))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(partial(unit, self._tx, *args, **kwargs), future))
         try:
-            return await asyncio.wrap_future(future)
+            return await future  # the unit runs even if its caller is cancelled
         finally:
             del future  # its error's traceback holds this frame
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
             raise StoreClosed
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()
-        self._jobs.put(_Job(None, future))
-        ending = asyncio.wrap_future(future)
+        ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(None, ending))
         while not (await asyncio.wait({ending}, timeout=SCRUB_LOOK_S))[0]:
             progress(*scrub_progress(self._path))
         ending.result()
@@ -213,34 +221,28 @@ class SqliteStore(Views):
     def _write_jobs(self) -> None:
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
         while (job := self._jobs.get()) is not None:
-            if job.call is None:
-                self._scrub(job.future)
-                continue
             jobs = [job]
-            while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
+            while job.call is not None and len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
                 if (job := self._jobs.get()) is None or job.call is None:
                     self._jobs.put(job)  # the end, or a scrub, for the loop above
                     break
                 jobs.append(job)
             while jobs:
-                outcomes = self._write([job.call for job in jobs if job.call is not None])
+                calls = [job.call for job in jobs if job.call is not None]
+                outcomes = self._write(calls) if calls else [self._scrub()]
                 # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
                 while outcomes:
-                    result, error = outcomes.pop(0)
                     future = jobs.pop(0).future
-                    if error is None:
-                        future.set_result(result)
-                    else:
-                        future.set_exception(error)
-                    del result, error, future
+                    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                        future.get_loop().call_soon_threadsafe(_resolve, future, *outcomes.pop(0))
+                    del future
 
-    def _scrub(self, future: Future[Any]) -> None:
+    def _scrub(self) -> Outcome:
         try:
             scrub(self._writer, self._path)
         except StoreError as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
+            return None, error
+        return None, None
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
@@ -250,13 +252,13 @@ class SqliteStore(Views):
                 raise self._broken
             self._database.begin()
             began = time.thread_time()
-            for unit, args, kwargs in calls:
-                outcomes.append(run_unit(self._writer, self._path, unit, self._tx, *args, **kwargs))
+            for call in calls:
+                outcomes.append(run_unit(self._writer, self._path, call, alone=len(calls) == 1))
                 if len(calls) > len(outcomes) and time.thread_time() - began > GROUP_COMMIT_S:
                     break
             is_changed = any(error is None for _, error in outcomes)
             mark = self._marks.put(self._writer) if is_changed else 0
-            self._writer.execute("COMMIT")
+            self._writer.execute("COMMIT" if is_changed else "ROLLBACK")
             if mark:
                 self._marks.note(mark)
         except BaseException as error:

@@ -15,7 +15,7 @@ from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number
+from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number, place_in
 from perdure.storage.tables.vectors import open_scope_of
 
 AGENT = row_format.RowFormat(Agent)
@@ -108,16 +108,8 @@ class Agents(Table):
         Raises: NotFound: the agent of a cursor.
         """
         columns = tuple(dict.fromkeys((_ORDERS[order], "a.number")))
-        return self._page(
-            AGENT,
-            _SELECT,
-            _conditions(where),
-            columns,
-            ascending=ascending,
-            limit=limit,
-            after=self._place("agent", "agents a", columns, after, "after"),
-            before=self._place("agent", "agents a", columns, before, "before"),
-        )
+        places = self._places("agent", "agents a", columns, after, before)
+        return self._page(AGENT, _SELECT, _conditions(where), columns, places, ascending=ascending, limit=limit)
 
     def count(self, where: AgentFilter) -> int:
         conditions = _conditions(where)
@@ -159,7 +151,7 @@ class Agents(Table):
         NotFound."""
         self.lock(agent_id)
         columns = tuple(_ORDERS.values())
-        place = self._place("agent", "agents a", columns, agent_id, "agent_id") or ()
+        place = place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
         keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 

@@ -160,17 +160,9 @@ class Batches(Table):
         where = Conditions("t.org_id = :org_id")
         if only_unended:
             where.add(unended("t.id"))
-        batches = self._page(
-            _BATCH,
-            f"SELECT {_BATCH.columns_of('t')} FROM batches t",
-            where,
-            ("t.created_at", "t.number"),
-            ascending=ascending,
-            limit=limit,
-            after=None if after is None else _place(after),
-            before=None if before is None else _place(before),
-        )
-        return self._counted(batches)
+        places = [None if one is None else _place(one) for one in (after, before)]
+        select, columns = f"SELECT {_BATCH.columns_of('t')} FROM batches t", ("t.created_at", "t.number")
+        return self._counted(self._page(_BATCH, select, where, columns, places, ascending=ascending, limit=limit))
 
     def list_message_ids(
         self, batch_id: BatchId, *, agent_id: AgentId | None = None

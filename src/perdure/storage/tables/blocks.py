@@ -13,7 +13,7 @@ from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.sources import MemoryWrite, Source, WriteSource
-from perdure.core.text.credentials import holds_credential, without_credentials, without_new_credentials
+from perdure.core.text.credentials import without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.storage.database import row_format
@@ -100,7 +100,8 @@ def _in_order(
     """What a conversation shows of the blocks that were found: (block, position, label in whose place) of each."""
     own = {place[0] for place in places if place[2] is not None}
     hidden = {place[2] for place in places if place[2] is not None} | {found[one][1] for one in own if one in found}
-    position = {place[0]: place[1] for place in sorted(places, key=lambda place: place[2] is not None)}
+    position = {place[0]: place[1] for place in places if place[2] is None}
+    position |= {place[0]: place[1] for place in places if place[2] is not None}
     rows = [found[one] for one in position if one in found]
     shown = [row for row in rows if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
     return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
@@ -111,7 +112,7 @@ def _as_written(block: Block, before: str, author: Author) -> Block:
     label is one; BlockLimitExceeded: the note in place of one is too long."""
     if author.kind != "agent":
         return block
-    if holds_credential(block.label):
+    if without_credentials(block.label) != block.label:
         raise ToolError("the label of the block looks like a credential: choose a name that says what it is about")
     value = without_new_credentials(before, block.value)
     description = block.description and without_credentials(block.description)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from itertools import compress
 from typing import Any
 
@@ -135,7 +136,7 @@ class Conversations(Table):
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
         """The agent as the requests of this conversation need it. Raises: NotFound."""
-        return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
+        return agent_in(self._agents.get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound.
@@ -191,16 +192,8 @@ class Conversations(Table):
             last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
             rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
             place = first(rows, "conversation", after)
-        return self._page(
-            _CONVERSATION,
-            f"SELECT {_C_COLUMNS} FROM {source}",
-            conditions,
-            columns,
-            ascending=ascending,
-            limit=limit,
-            after=place,
-            before=None,
-        )
+        select = f"SELECT {_C_COLUMNS} FROM {source}"
+        return self._page(_CONVERSATION, select, conditions, columns, (place, None), ascending=ascending, limit=limit)
 
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100
@@ -247,17 +240,29 @@ class Conversations(Table):
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
         return first(self.list_by_keys([(agent_id, seq)]), *missing)
 
+    @cached_property
+    def _agents(self) -> Agents:
+        return Agents(self._db, self._org_id)
+
+    @cached_property
+    def _agent_state(self) -> str:
+        """The statement for the state of an agent."""
+        return _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
+
+    @cached_property
+    def _conversation_state(self) -> str:
+        """The statement for the state of a conversation."""
+        return _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
+
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
 
         Raises: NotFound: also for a conversation that was removed.
         """
-        sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
-        state = first(self._rows(sql, agent_id=row_format.storable(agent_id)), "agent", agent_id)
+        state = first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
         next_run_seq, next_message_seq, embedded, archives, graph_id, *has = state[-5 - len(_HAS) :]
         agent = AGENT.read(state)
-        sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
-        rows = self._rows(sql, agent_id=agent.id, seq=seq)
+        rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
         facts = {}

@@ -12,12 +12,17 @@ from datetime import datetime
 from perdure.core.events import DeltaStreamed, Event, MessageAdded, StoredEvent, events_from_text, events_to_text
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
-from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
+from perdure.storage.database.row_format import from_iso, iso, restore, storable
 from perdure.storage.tables.messages import read_messages
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
 _OWN_RUN = f"agent_id = :agent_id AND run_seq = :run_seq AND {OWN_AGENT}"
-_INSERT = insert_into("events", "agent_id, run_seq, seq, type, body, created_at")
+_COLUMNS = "agent_id, run_seq, seq, type, body, created_at"
+_INSERT = (
+    f"INSERT INTO events ({_COLUMNS}) SELECT :agent_id, :run_seq, :count + COALESCE((SELECT MAX(e.seq) FROM events e"
+    " WHERE e.agent_id = :agent_id AND e.run_seq = :run_seq), 0), :type, :body, :created_at FROM runs"
+    f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT} RETURNING seq"
+)
 
 
 class Events(Table):
@@ -33,27 +38,22 @@ class Events(Table):
         if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
             lock = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}"
             self._run(lock, agent_id=key.agent_id, run_seq=key.seq)
-        rows = self._rows(
-            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
-            " AND e.run_seq = :run_seq), 0) FROM runs"
-            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
-            agent_id=key.agent_id,
-            run_seq=key.seq,
-        )
         self._db.signal(f"run {key.agent_id} {key.seq}")
-        number = first_number = 1 + int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
+        first_number = 1
         for batch in batches:
-            number += len(batch)
             kinds, body = events_to_text(batch)
-            self._run(
+            rows = self._rows(
                 _INSERT,
                 agent_id=key.agent_id,
                 run_seq=key.seq,
-                seq=number - 1,
+                count=len(batch),
                 type=kinds,
                 body=storable(body),
                 created_at=iso(at),
             )
+            last = int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
+            if batch is batches[0]:
+                first_number = last - len(batch) + 1
         return [
             StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first_number + index, event=event, created_at=at)
             for index, event in enumerate(events)

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import RowFormat, insert_into, stored_key
 from perdure.storage.tables.deleted import delete_shared
-from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, next_number, own_agent, own_row
 
 _IDENTITY = RowFormat(Identity)
 
@@ -80,11 +80,9 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
 
     def attach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound."""
-        sql = "SELECT id FROM blocks WHERE id = :id AND org_id = :org_id"
-        block = first(self._rows(sql, id=stored_key(block_id)), "block", block_id)
         self._run(
             f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING",
-            block_id=OwnId(block[0]),
+            block_id=own_row(self._db, self._org_id, "block", "blocks", block_id),
             identity_id=self._own(identity_id),
         )
 
@@ -100,8 +98,7 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
 
     def _own(self, identity_id: IdentityId) -> OwnId:
         """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""
-        sql = f"SELECT id FROM identities WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return OwnId(first(self._rows(sql, id=stored_key(identity_id)), "identity", identity_id)[0])
+        return own_row(self._db, self._org_id, "identity", "identities", identity_id, lock=True)
 
     def list_owners(
         self, kind: Literal["agent", "block"], identity_ids: Sequence[IdentityId], *, limit: int | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from perdure.core.errors import LeaseLost
 from perdure.storage.database.row_format import RowFormat, assignments, iso
@@ -85,7 +86,9 @@ class LeasedTable(Table, Generic[T]):
         sql = f"UPDATE {self._table} SET cancel_requested = 1 WHERE {self._own} AND cancel_requested = 0 AND {UNENDED}"
         return bool(self._run_counted(sql, **key))
 
-    def _end(self, row: T, columns: str, changes: str = "") -> bool:
-        """Store the columns of a row that ends, and release it; whether it had not ended yet."""
+    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "") -> T | None:
+        """Store why a row ends, with further columns of it, and release it; None: it had ended already."""
+        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at)
+        columns = f"status, stop_reason, failure, ended_at{columns and f', {columns}'}"
         sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"
-        return bool(self._run_counted(sql, **self._format.params(row, f"{self._key}, {columns}")))
+        return ended if self._run_counted(sql, **self._format.params(ended, f"{self._key}, {columns}")) else None

@@ -22,16 +22,11 @@ from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 from perdure.storage.tables.vectors import forget_texts
 
-
-def _build_reset(*, author_kind: Any, author_id: str, **columns: Any) -> Reset:
-    return Reset(author=Author(kind=author_kind, id=author_id), **columns)
-
-
 _RESET = RowFormat(
     Reset,
     {TEXT: "author_id"},
     columns="agent_id, conversation_id, number, upto_seq, message_count, author_kind, author_id, created_at",
-    build=_build_reset,
+    build=lambda author_kind, author_id, **columns: Reset(author=Author(kind=author_kind, id=author_id), **columns),
 )
 
 

@@ -39,10 +39,6 @@ _OPTIONS = row_format.Codec(
 )
 
 
-def _build_run(*, agent_id: AgentId, seq: int, hook_context: tuple[str, ...], **columns: Any) -> Run:
-    return Run(key=RunKey(agent_id, seq), context=hook_context, **columns)
-
-
 _RUN = row_format.RowFormat(
     Run,
     {FAILURE: "failure", USAGE: "usage", _CONTEXT: "hook_context", _OPTIONS: "options", CALLBACK: "callback"},
@@ -55,7 +51,9 @@ _RUN = row_format.RowFormat(
         "seq": attrgetter("key.seq"),
         "hook_context": attrgetter("context"),
     },
-    build=_build_run,
+    build=lambda agent_id, seq, hook_context, **columns: Run(
+        key=RunKey(agent_id, seq), context=hook_context, **columns
+    ),
 )
 
 _SELECT = f"SELECT {_RUN.columns_of('r')} FROM runs r"
@@ -203,16 +201,7 @@ class Runs(LeasedTable[Run]):
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
-        return self._page(
-            _RUN,
-            _SELECT,
-            _conditions(where),
-            columns,
-            ascending=not newest_first,
-            limit=limit,
-            after=places[0],
-            before=places[1],
-        )
+        return self._page(_RUN, _SELECT, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
 
     def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
@@ -317,19 +306,9 @@ class Runs(LeasedTable[Run]):
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
         """End a run that this transaction has read. One that has ended already stays as it is. Raises: NotFound."""
-        ended = replace(
-            run,
-            status=status_of(reason),
-            stop_reason=reason,
-            failure=failure,
-            usage=usage,
-            step_count=step_count,
-            lease_owner=None,
-            lease_until=None,
-            ended_at=at,
-        )
-        columns = "status, stop_reason, failure, usage, step_count, ended_at"
-        return ended if self._end(ended, columns) else self.get_by_key(run.key)
+        ended = replace(run, status=status_of(reason), stop_reason=reason, failure=failure)
+        ended = replace(ended, usage=usage, step_count=step_count)
+        return self._end(ended, "usage, step_count", at=at) or self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:

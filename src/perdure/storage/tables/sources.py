@@ -262,11 +262,8 @@ class Sources(Table):
 
     def mark_reverted(self, owner_id: str, refs: Sequence[str], reverted_by: str) -> None:
         """Note which correction took writes back. Raises: NotFound."""
-        self._check_own(owner_id)
-        self._db.run_many(
-            "UPDATE memory_sources SET reverted_by = :reverted_by WHERE owner_id = :owner_id AND ref = :ref",
-            [{"owner_id": owner_id, "ref": ref, "reverted_by": reverted_by} for ref in refs],
-        )
+        statement = "UPDATE memory_sources SET reverted_by = :reverted_by"
+        self._change(owner_id, refs, statement, reverted_by=reverted_by)
 
     def unmark_reverted(self, agent_id: AgentId, reverted_by: str) -> None:
         """Note that a correction of an agent, which took writes back, was undone."""
@@ -280,11 +277,12 @@ class Sources(Table):
 
     def delete(self, owner_id: str, refs: Sequence[str]) -> None:
         """Remove the sources of writes whose text is gone. Raises: NotFound."""
+        self._change(owner_id, refs, "DELETE FROM memory_sources")
+
+    def _change(self, owner_id: str, refs: Sequence[str], statement: str, **params: str) -> None:
         self._check_own(owner_id)
-        self._db.run_many(
-            "DELETE FROM memory_sources WHERE owner_id = :owner_id AND ref = :ref",
-            [{"owner_id": owner_id, "ref": ref} for ref in refs],
-        )
+        of_write = f"{statement} WHERE owner_id = :owner_id AND ref = :ref"
+        self._db.run_many(of_write, [{"owner_id": owner_id, "ref": ref, **params} for ref in refs])
 
 
 def _write(rows: Sequence[Row]) -> MemoryWrite:

@@ -64,11 +64,15 @@ _SYSTEM_MESSAGE = row_format.RowFormat(SystemMessage)
 _KEY = "agent_id, run_seq, step_index"
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
-_INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
+_INSERT = (
+    f"INSERT INTO steps ({_NEW_COLUMNS}) SELECT {', '.join(f':{name}' for name in _NEW_COLUMNS.split(', '))} FROM runs"
+    f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}"
+)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
+_END = f"UPDATE steps SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
 
-class Call(NamedTuple):
+class CallTime(NamedTuple):
     """When a model was called, and by which run."""
 
     run_seq: int
@@ -91,10 +95,8 @@ class Steps(Table):
             lease_number=run.lease_number,
             created_at=at,
         )
-        own_run = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
-        if not self._rows(own_run, **run.key._asdict()):
+        if not self._run_counted(_INSERT, **_STEP.params(step, _NEW_COLUMNS)):
             raise NotFound("run", f"{run.key.seq} of {run.key.agent_id}")
-        self._run(_INSERT, **_STEP.params(step, _NEW_COLUMNS))
         if run_of(step_id) != run.id:
             register(self._db, self._org_id, run.key.agent_id, [(step_id, run.key.seq)])
         return step
@@ -153,16 +155,9 @@ class Steps(Table):
         several. `after` and `before` are relative to that order; with `before` alone the page leads up to it."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
         places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
-        return self._page(
-            _STEP,
-            f"SELECT {_STEP.columns_of('s')} FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq",
-            _conditions(where),
-            columns,
-            ascending=not newest_first,
-            limit=limit,
-            after=places[0],
-            before=places[1],
-        )
+        source = "steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
+        select = f"SELECT {_STEP.columns_of('s')} FROM {source}"
+        return self._page(_STEP, select, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
 
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
@@ -174,10 +169,9 @@ class Steps(Table):
         """The start time of the agent's last model call."""
         newest = "ORDER BY run_seq DESC, step_index DESC LIMIT 1"
         sql = f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} {newest}"
-        found = self._value(sql, agent_id=agent_id)
-        return found and row_format.from_iso(found)
+        return next((row_format.from_iso(row[0]) for row in self._rows(sql, agent_id=agent_id)), None)
 
-    def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
+    def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[CallTime]:
         """The last model calls of a conversation, newest first."""
         rows = self._rows(
             f"SELECT r.seq, s.created_at FROM runs r{self._db.by_index('runs_by_conversation')} CROSS JOIN steps s"
@@ -187,7 +181,7 @@ class Steps(Table):
             conversation=conversation_seq,
             limit=limit,
         )
-        return [Call(run_seq, row_format.TIME.load(created_at)) for run_seq, created_at in rows]
+        return [CallTime(run_seq, row_format.TIME.load(created_at)) for run_seq, created_at in rows]
 
     def end(
         self,
@@ -201,7 +195,7 @@ class Steps(Table):
     ) -> runs.Step:
         """End a step; return it as stored."""
         ended = replace(step, status=status, usage=usage, stop_reason=stop_reason, failure=failure, ended_at=at)
-        self._set("steps", _STEP.params(step, _KEY), **_STEP.params(ended, _END_COLUMNS))
+        self._run(_END, **_STEP.params(ended, f"{_KEY}, {_END_COLUMNS}"))
         return ended
 
     def get_factor(self, model: str) -> float:

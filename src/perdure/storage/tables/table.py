@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, NewType, TypeVar
 
 from perdure.core.errors import NotFound
@@ -122,26 +123,26 @@ class Table:
         select: str,
         where: Conditions,
         columns: Sequence[str],
+        places: Sequence[Sequence[Any] | None],
         *,
         ascending: bool,
         limit: int,
-        after: Sequence[Any] | None,
-        before: Sequence[Any] | None,
     ) -> list[T]:
-        """Values in the order of these columns: the first behind `after`, or with `before` alone the last in front of
-        it. `after` and `before` are values of the columns."""
+        """Values in the order of these columns: the first behind one place, or with the second alone the last in front
+        of that. Places are values of the columns."""
+        after, before = places
         order = where.page(columns, ascending=ascending, after=after, before=before)
         found = self._all(rows, f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
         return found[::-1] if before is not None and after is None else found
 
-    def _place(self, kind: str, source: str, columns: Sequence[str], id_: str | None, name: str) -> Row | None:
-        """The values of these columns in the row that the cursor `name` stands on; None: there is no cursor.
-
-        Raises: NotFound.
-        """
-        if id_ is None:
-            return None
-        return place_in(self._db, self._org_id, kind, source, columns, id_, hint=f"`{name}` must be one of the list")
+    def _places(
+        self, kind: str, source: str, columns: Sequence[str], after: str | None, before: str | None
+    ) -> Sequence[Row | None]:
+        """The values of these columns in the rows that two cursors stand on; None: there is no cursor. Raises:
+        NotFound."""
+        find = partial(place_in, self._db, self._org_id, kind, source, columns)
+        cursors = {"after": after, "before": before}.items()
+        return [None if id_ is None else find(id_, hint=f"`{name}` must be one of the list") for name, id_ in cursors]
 
 
 class NounTable(Table, Generic[T]):
@@ -225,16 +226,15 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
     ) -> Sequence[T]:
         """A page: the first ones behind `after`, or with `before` alone the last ones in front of it. A cursor need not
         match the filter. Raises: NotFound: the thing of a cursor."""
-        return self._page(
-            self._format,
-            f"SELECT {self._format.columns} FROM {self._source}",
-            self._where(where),
-            ("number",),
-            ascending=ascending,
-            limit=limit,
-            after=self._place(self._kind, self._source, ("number",), after, "after"),
-            before=self._place(self._kind, self._source, ("number",), before, "before"),
-        )
+        select = f"SELECT {self._format.columns} FROM {self._source}"
+        places = self._places(self._kind, self._source, ("number",), after, before)
+        conditions = self._where(where)
+        found = self._page(self._format, select, conditions, ("number",), places, ascending=ascending, limit=limit)
+        return self._whole(found)
+
+    def _whole(self, things: Sequence[T]) -> Sequence[T]:
+        """The things with what other tables have of them."""
+        return things
 
     def count(self, where: Filter) -> int:
         conditions = self._where(where)
@@ -308,13 +308,13 @@ def deleted_org(org_id: OrgId) -> str:
 
 def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = False) -> OwnId:
     """Check that the agent belongs to the organisation; `lock` locks its row. Raises: NotFound."""
-    rows = db.rows(
-        f"SELECT id FROM agents WHERE id = :id AND org_id = :org_id{db.for_update if lock else ''}",
-        {"id": storable(agent_id), "org_id": org_id},
-    )
-    if not rows:
-        raise NotFound("agent", agent_id)
-    return OwnId(rows[0][0])
+    return own_row(db, org_id, "agent", "agents", agent_id, lock=lock)
+
+
+def own_row(db: Database, org_id: OrgId, kind: str, table: str, id_: str, *, lock: bool = False) -> OwnId:
+    """As `own_agent`, of another table."""
+    sql = f"SELECT id FROM {table} WHERE id = :id AND org_id = :org_id{db.for_update if lock else ''}"
+    return OwnId(first(db.rows(sql, {"id": stored_key(id_), "org_id": org_id}), kind, id_)[0])
 
 
 def revise_settings(db: Database, agent_id: OwnId) -> None:

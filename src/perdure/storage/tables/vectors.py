@@ -411,19 +411,14 @@ class Vectors(Table):
         """Scopes in order of their numbers, with the sizes of their queues. It counts rows, so it is slow."""
         found: list[ScopeCounts] = []
         for scope in self._scopes("number > :after ORDER BY number LIMIT :limit", after=after, limit=limit):
-            waiting, failed = self._rows(
+            waiting, failed, failure = self._rows(
                 "SELECT COUNT(CASE WHEN not_before < :never THEN 1 END), COUNT(CASE WHEN not_before = :never THEN 1"
-                " END) FROM embedding_queue WHERE number = :number",
+                " END), (SELECT failure FROM embedding_queue WHERE number = :number AND not_before = :never"
+                " ORDER BY seq LIMIT 1) FROM embedding_queue WHERE number = :number",
                 number=scope.number,
                 never=NEVER,
             )[0]
-            failures = failed and self._rows(
-                "SELECT failure FROM embedding_queue WHERE number = :number AND not_before = :never ORDER BY seq"
-                " LIMIT 1",
-                number=scope.number,
-                never=NEVER,
-            )
-            failure = restore(failures[0][0] or "") if failures else None
+            failure = restore(failure or "") if failed else None
             found.append(ScopeCounts(scope=scope, waiting=waiting, failed=failed, failure=failure))
         return found
 

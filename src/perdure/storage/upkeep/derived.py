@@ -46,33 +46,6 @@ _REST = (
 """What is left after everything that has parts."""
 
 
-def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
-    """Remove some of what the organisation has. False: nothing is left."""
-    if carry_out_delete(db, org_id, limit=limit, chars=CHARS):
-        return True
-    if agents := _ids(db, org_id, "agents"):
-        Agents(db, org_id).delete(AgentId(agents[0]))
-        return True
-    if graphs := _ids(db, org_id, "graphs"):
-        delete_graph(db, org_id, OwnId(graphs[0]))
-        return True
-    for table in _SHARED:
-        if ids := _ids(db, org_id, table):
-            delete_shared(db, org_id, table, OwnId(ids[0]))
-            return True
-    for table, (column, rows) in _PARTS.items():
-        some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
-        if db.run_counted(f"DELETE FROM {table} WHERE {column} IN ({some})", {"org_id": org_id}):
-            return True
-    return any(db.run_counted(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) for table in _REST)
-
-
-def _ids(db: Database, org_id: OrgId, table: str) -> list[str]:
-    """The id of the first row of the organisation, if there is one."""
-    rows = db.rows(f"SELECT id FROM {table} WHERE org_id = :org_id ORDER BY number LIMIT 1", {"org_id": org_id})
-    return [row[0] for row in rows]
-
-
 SHOWN_MAX = 10
 
 
@@ -107,7 +80,7 @@ class Upkeep(Table):
             return CheckResult((), None, 0)
         rows = self._rows(ROWS[owner.kind], id=owner.id, first=from_seq, limit=limit)
         more = len(rows) == limit
-        part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
+        part = _OwnerCheck(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         next_seq = rows[-1][0] + 1 if more else None
         bare = part.texts()
         if part.faults:  # what is derived from a damaged text can't be told to be wrong
@@ -169,7 +142,28 @@ class Upkeep(Table):
 
     def remove_some(self, *, limit: int = 500) -> bool:
         """Remove some of what the organisation has. False: nothing is left."""
-        return remove_some(self._db, self._org_id, limit=limit)
+        db, org_id = self._db, self._org_id
+        if carry_out_delete(db, org_id, limit=limit, chars=CHARS):
+            return True
+        if agent_id := self._first_id("agents"):
+            Agents(db, org_id).delete(AgentId(agent_id))
+            return True
+        if graph_id := self._first_id("graphs"):
+            delete_graph(db, org_id, OwnId(graph_id))
+            return True
+        for table in _SHARED:
+            if id_ := self._first_id(table):
+                delete_shared(db, org_id, table, OwnId(id_))
+                return True
+        for table, (column, rows) in _PARTS.items():
+            some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
+            if self._run_counted(f"DELETE FROM {table} WHERE {column} IN ({some})"):
+                return True
+        return any(self._run_counted(f"DELETE FROM {table} WHERE org_id = :org_id") for table in _REST)
+
+    def _first_id(self, table: str) -> str:
+        """The id of the first row of the organisation; empty: there is none."""
+        return self._value(f"SELECT id FROM {table} WHERE org_id = :org_id ORDER BY number LIMIT 1") or ""
 
     def unfinished_deletes(self) -> bool:
         """Whether rows of deleted things are left."""
@@ -222,7 +216,7 @@ def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
     ]
 
 
-class _Part:
+class _OwnerCheck:
     """The check of an owner's texts between two numbers, both included."""
 
     def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:

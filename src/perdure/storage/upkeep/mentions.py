@@ -144,7 +144,7 @@ REDACTED_ROWS: Point[[Database, OrgId, str, str], Mapping[str, int]] = Point("re
 """Values that rows of this table and owner get beside, as a text is taken out of them."""
 
 
-class Mentions(Table):
+class TextMentions(Table):
     def scan(
         self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
     ) -> FoundPage:

@@ -130,7 +130,10 @@ class OutputIndex:
             text = f"{text[:KEPT_CHARS]}\n[cut here: only the first {KEPT_CHARS:,} characters are kept]"
         if not text.strip():
             return ToolOutcome(text=f"{source} There is no output, so nothing was indexed.".strip())
-        if _is_binary(text):
+        # Bytes that stand for no characters.
+        sample = text[:BINARY_SAMPLE]
+        odd = sum(char == "\ufffd" or (char < " " and char not in "\t\n\r\f\b\x1b") for char in sample)
+        if odd > BINARY_SHARE * len(sample):
             problem = f"the output of {len(text):,} characters is not text, so nothing was indexed: decode or hash it"
             return ToolOutcome(text=problem, status="error")
         shown, tokens = await asyncio.to_thread(show_output, text, self._counter, source=source, error=error)
@@ -172,10 +175,3 @@ def show_output(text: str, counter: TokenCounter, *, source: str, error: str) ->
 
 def _clip(line: str) -> str:
     return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}… [{len(line):,} characters]"
-
-
-def _is_binary(text: str) -> bool:
-    """Whether a text is made of bytes that stand for no characters."""
-    sample = text[:BINARY_SAMPLE]
-    odd = sum(char == "\ufffd" or (char < " " and char not in "\t\n\r\f\b\x1b") for char in sample)
-    return odd > BINARY_SHARE * len(sample)

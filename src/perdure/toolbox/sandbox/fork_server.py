@@ -207,7 +207,15 @@ class ForkServer:
 
 def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.Popen[bytes], ControlGroup | None, str]:
     """The process, its control group, and why it has none. It waits for its settings, so it has started nothing yet."""
-    process = _spawn(settings, control)
+    # Without Perdure's modules and environment.
+    command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
+    user: dict[str, Any] = {}
+    if settings.user is not None:
+        user = {"user": settings.user, "group": settings.user, "extra_groups": []}
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, pass_fds=[control], env={}, cwd="/", stdin=null, stdout=null, stderr=null, **user
+    )
     if settings.group_parent is None:
         return process, None, ""
     group = None
@@ -220,16 +228,6 @@ def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.
             group.remove()
         return process, None, f"{settings.group_parent}: {error.strerror or error}"
     return process, group, ""
-
-
-def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
-    """Start the fork server's process, without Perdure's modules and environment."""
-    command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
-    user: dict[str, Any] = {}
-    if settings.user is not None:
-        user = {"user": settings.user, "group": settings.user, "extra_groups": []}
-    null = subprocess.DEVNULL
-    return subprocess.Popen(command, pass_fds=[control], env={}, cwd="/", stdin=null, stdout=null, stderr=null, **user)
 
 
 def _end(process: subprocess.Popen[bytes], group: ControlGroup | None) -> None:

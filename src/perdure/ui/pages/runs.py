@@ -15,7 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
-from perdure.domain.conversations.spans import Span
+from perdure.domain.conversations.spans import RunSpan
 from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -107,7 +107,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _waterfall(found: Sequence[Span]) -> list[Data]:
+def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
     """Each span with its place and width in thousandths of the whole."""
     if not found:
         return []

@@ -76,21 +76,12 @@ def _fold(text: str) -> str:
     return lower.translate(_FOLDS)
 
 
-def _phrases(text: str) -> Sequence[Phrase]:
-    """Find the phrases of a text with the words around them; their times are resolved by each clock."""
-    folded = _fold(text)
-    phrases = _find_phrases(folded)
-    return tuple(_with_relations(folded, _with_portions(folded, phrases))) if phrases else ()
-
-
-_known_phrases = functools.lru_cache(maxsize=16)(_phrases)
-"""The same of the last queries: a search of many agents asks for them once for each."""
-
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def _find_phrases(folded: str) -> list[Phrase]:
-    """Find phrases that don't overlap, in order; of two that do, the one that begins first, then the longer one."""
+def _phrases(text: str) -> Sequence[Phrase]:
+    """Find the phrases of a text with the words around them; their times are resolved by each clock."""
+    folded = _fold(text)
     heads = set(_WORD.findall(folded))
     if re.search("[0-9]", folded):
         heads.add("0")
@@ -98,11 +89,15 @@ def _find_phrases(folded: str) -> list[Phrase]:
         heads.update(folded)
     found = [phrase for rule in rules() if not heads.isdisjoint(rule.heads) for phrase in rule.phrases(folded)]
     found.sort(key=lambda phrase: (phrase.first, -phrase.last))
-    apart: list[Phrase] = []
+    apart: list[Phrase] = []  # of two that overlap, the one that begins first, then the longer one
     for phrase in found:
         if not apart or phrase.first >= apart[-1].last:
             apart.append(phrase)
-    return apart
+    return tuple(_with_relations(folded, _with_portions(folded, apart))) if apart else ()
+
+
+_known_phrases = functools.lru_cache(maxsize=16)(_phrases)
+"""The same of the last queries: a search of many agents asks for them once for each."""
 
 
 def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:

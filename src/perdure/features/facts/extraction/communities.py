@@ -15,7 +15,7 @@ from perdure.engine.reading import Reading
 from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.tables import Entities, Graphs
-from perdure.features.facts.units.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
+from perdure.features.facts.units.communities import best_facts_summary, store_summary, summary_facts
 from perdure.features.facts.values.extraction import CommunityFacts, Extractor, Summarizer
 from perdure.features.facts.values.facts import Community, Graph
 from perdure.features.facts.values.settings import load_agent_facts
@@ -51,7 +51,7 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
     def again(tx: Tx, community: Community) -> object:
         tx.of(Graphs).lock(graph.id)
         now = tx.of(Entities).find_community(graph.id, community.seq)
-        return None if now is None else (now, _facts_of(tx, graph, now, at))
+        return None if now is None else (now, summary_facts(tx, graph, now, at=at))
 
     def store(tx: Tx) -> int:
         return sum(
@@ -70,7 +70,7 @@ def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tupl
     communities = [] if graph is None else tx.of(Entities).list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
     if graph is None or not communities:
         return graph, (), None
-    due = [(community, _facts_of(tx, graph, community, at)) for community in communities]
+    due = [(community, summary_facts(tx, graph, community, at=at)) for community in communities]
     agent = tx.agents.get(agent_id)
     try:
         extractor = ports.find_extractor(
@@ -79,11 +79,3 @@ def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tupl
     except ModelNotFound:
         extractor = None
     return graph, due, extractor
-
-
-def _facts_of(tx: Tx, graph: Graph, community: Community, at: datetime) -> CommunityFacts:
-    """Load what a summary of a community is made from."""
-    members, facts = summary_facts(tx, graph, community, at=at)
-    texts = tuple(fact.text for fact in facts) if community.size >= SIZE_MIN else ()
-    names = tuple(one.name for one in members)
-    return CommunityFacts(name=names[0] if names else "", members=names, texts=texts)

@@ -124,7 +124,6 @@ class ModelExtractor:
     def _request(
         self, system: str, turns: Sequence[tuple[Role, str]], name: str, schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Build a request for an answer of this schema."""
         return ModelRequest(
             model=self.handle,
             system=system,
@@ -242,7 +241,6 @@ def answer_schema(batch: ReadBatch) -> Mapping[str, Any]:
 
 
 def _summary_schema(count: int) -> Mapping[str, Any]:
-    """Return the JSON schema of so many summaries."""
     fields = {"number": {"type": "integer"}, "summary": {"type": "string", "maxLength": SUMMARY_CHARS}}
     item = {"type": "object", "properties": fields, "required": list(fields)}
     summaries = {"type": "array", "items": item, "maxItems": count}
@@ -388,7 +386,6 @@ def _section(name: str, lines: Sequence[str]) -> str:
 
 
 def _line(turn: SpokenTurn) -> str:
-    """Return a turn with its speaker and time."""
     return f"[{_time(turn.occurred_at, turn.occurred_at.tzinfo)}] {turn.speaker}: {turn.text}"
 
 

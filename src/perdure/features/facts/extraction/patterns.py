@@ -183,7 +183,6 @@ class _Extraction:
             self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
 
     def _add(self, turn: SpokenTurn, statement: Statement) -> None:
-        """Add what a statement says."""
         subject = self._entity(statement.subject or turn.speaker, "Person")
         if not statement.object:
             if (now_so := self._now_so(subject, statement.relation)) is None:

@@ -292,7 +292,6 @@ def _trust(batch: ReadBatch, turns: Sequence[SpokenTurn], object_: NewEntity) ->
 
 
 def _names(turn: SpokenTurn, names: Sequence[str]) -> bool:
-    """Return whether a turn's text has one of these names."""
     text = name_key(turn.text)
     return any(name in text for name in names)
 

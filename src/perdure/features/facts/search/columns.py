@@ -132,8 +132,8 @@ def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = No
     rows = tx.of(Facts).columns(graph_id, after_version=-1 if before is None else before.version)
     if before is not None and not rows:
         return before
-    *columns, versions = zip(*rows, strict=True) if rows else ((),) * 15
-    values = dict(zip((*_NUMBERS, "rating", *_TIMES, *_LABELS), columns, strict=True))
+    names = (*_NUMBERS, "rating", *_TIMES, "state", "trust", "version", "relation", "type", "scope")
+    values = dict(zip(names, zip(*rows, strict=True) if rows else ((),) * len(names), strict=True))
     labels = {name: {} if before is None else dict(before.labels[name]) for name in _LABELS}
     arrays: dict[str, Any] = {name: np.array(values[name], np.int64) for name in _NUMBERS}
     arrays |= {name: _times(values[name], -np.inf if name == "valid_at" else np.inf) for name in _TIMES}
@@ -142,7 +142,7 @@ def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = No
         rating=np.array(values["rating"], np.float64),
         labels=labels,
         codes={name: _codes(values[name], labels[name]) for name in _LABELS},
-        version=max(versions, default=0),
+        version=max(values["version"], default=0),
     )
     return loaded if before is None else before.replace_rows(loaded)
 

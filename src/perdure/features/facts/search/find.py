@@ -154,6 +154,5 @@ def _explain(ranking: RankedPassages, row: int, graded: _Graded, place: int) -> 
 
 
 def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]) -> Sequence[FactHit]:
-    """Build the hits, with their entities."""
     entities = tx.of(Entities).of_facts(graph.id, [fact for fact, _, _ in scored])
     return [FactHit(fact, score, entities[fact.subject], entities[fact.object], why) for fact, score, why in scored]

@@ -143,7 +143,6 @@ class Entities(Table):
 
 
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
-    """The names by which these entities are found."""
     return [
         {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
         for entity in entities

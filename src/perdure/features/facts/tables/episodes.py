@@ -103,27 +103,21 @@ class Episodes(Table):
 
     def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> int:
         """Set when the facts of these episodes were stored; return how many of them had waited."""
-        condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        return self._run_counted(
-            "UPDATE episodes SET extracted_at = :at"
-            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} AND extracted_at IS NULL",
-            graph_id=graph_id,
-            at=iso(at),
-            **params,
-        )
+        return self._change(graph_id, seqs, "extracted_at = :at", "extracted_at IS NULL", at=iso(at))
 
     def mark_waiting(self, graph_id: GraphId, seqs: Sequence[int]) -> None:
         """Have these episodes extracted once more."""
-        condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        changes = "extracted_at = NULL, tries = 0"
-        sql = f"UPDATE episodes SET {changes} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
-        self._run(sql, graph_id=graph_id, **params)
+        self._change(graph_id, seqs, "extracted_at = NULL, tries = 0")
 
     def count_tries(self, graph_id: GraphId, seqs: Sequence[int]) -> None:
         """Count that these episodes could not be extracted."""
-        condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        sql = f"UPDATE episodes SET tries = tries + 1 WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
-        self._run(sql, graph_id=graph_id, **params)
+        self._change(graph_id, seqs, "tries = tries + 1")
+
+    def _change(self, graph_id: GraphId, seqs: Sequence[int], changes: str, where: str = "1 = 1", **params: str) -> int:
+        """Change those of these episodes that fulfil a condition; return how many."""
+        condition, numbers = self._db.in_numbers("seq", "seqs", seqs)
+        own = f"graph_id = :graph_id AND {OWN_GRAPH} AND {condition} AND {where}"
+        return self._run_counted(f"UPDATE episodes SET {changes} WHERE {own}", graph_id=graph_id, **numbers, **params)
 
     def delete(self, graph_id: GraphId, seqs: Sequence[int]) -> int:
         """Delete episodes; return how many there were. The links to them are removed by `tx.facts`."""

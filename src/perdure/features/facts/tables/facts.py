@@ -20,46 +20,28 @@ from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
 
 
-def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
-    """The conditions of a filter on rows of `facts` with this alias."""
+def fact_conditions(where: FactFilter) -> Conditions:
+    """The conditions of a filter on rows of `facts f`."""
     conditions = Conditions()
-    clauses: list[str] = []
-    values: list[object] = []
-
-    def add(clause: str, *of_clause: object) -> None:
-        if None not in of_clause:
-            clauses.append(clause.replace("~", f"{alias}."))
-            values.extend(of_clause)
-
-    def among(column: str, allowed: Sequence[str]) -> None:
-        add(
-            f"~{column} IN ({', '.join('?' * len(allowed))})" if allowed else "1 = 0",
-            *map(row_format.storable, allowed),
-        )
-
     if where.as_of is None:
-        add("~expired_at IS NULL")
+        conditions.add("f.expired_at IS NULL")
     else:
-        add("~created_at <= ?", row_format.iso(where.as_of))
-        add("(~expired_at IS NULL OR ~expired_at > ?)", row_format.iso(where.as_of))
+        conditions.add("f.created_at <= ?", row_format.iso(where.as_of))
+        conditions.add("(f.expired_at IS NULL OR f.expired_at > ?)", row_format.iso(where.as_of))
     for start, end in ((where.at, where.at), (where.since, where.until)):
-        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and row_format.iso(start))
-        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and row_format.iso(end))
-    add("~invalid_at <= ?", where.ended_at and row_format.iso(where.ended_at))
+        conditions.add("(f.invalid_at IS NULL OR f.invalid_at > ?)", start and row_format.iso(start))
+        conditions.add("(f.valid_at IS NULL OR f.valid_at <= ?)", end and row_format.iso(end))
+    conditions.add("f.invalid_at <= ?", where.ended_at and row_format.iso(where.ended_at))
     if where.entities:
         listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
-        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)
-    for column, allowed in (("relation", where.relations), ("type", where.types)):
-        if allowed:
-            among(column, allowed)
-    among("state", where.states)
-    if where.trust is not None:
-        among("trust", where.trust)
-    if where.min_rating > 0:
-        add("~rating >= ?", where.min_rating)
+        conditions.add(f"(f.subject IN ({listed}) OR f.object IN ({listed}))", *where.entities, *where.entities)
+    conditions.among("f.relation", where.relations or None)
+    conditions.among("f.type", where.types or None)
+    conditions.among("f.state", where.states)
+    conditions.among("f.trust", where.trust)
+    conditions.add("f.rating >= ?", where.min_rating if where.min_rating > 0 else None)
     for name, value in where.scope:
-        add("REPLACE(~scope, ?, '') <> ~scope", row_format.dump({name: value})[1:-1])
-    conditions.add(" AND ".join(clauses), *values)
+        conditions.add("REPLACE(f.scope, ?, '') <> f.scope", row_format.dump({name: value})[1:-1])
     return conditions
 
 
@@ -245,7 +227,7 @@ class Facts(Table):
             f"SELECT MAX(seq) FROM facts{self._db.by_index('facts_by_creation')}"
             " WHERE graph_id = :graph_id AND created_at <= :at"
         )
-        found = self._rows(sql, graph_id=graph_id, at=row_format.iso(at))[0][0]
+        found = self._value(sql, graph_id=graph_id, at=row_format.iso(at))
         return -1 if found is None else int(found)
 
     def timeline(
@@ -263,23 +245,16 @@ class Facts(Table):
         until before `until`, in order of time; of those in excess of `limit` the last ones are left out."""
         conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
         if tags:
-            marks = ", ".join("?" * len(tags))
-            values = [row_format.storable(tag) for tag in tags]
+            marks, values = ", ".join("?" * len(tags)), [row_format.storable(tag) for tag in tags]
             conditions.add(f"(f.relation IN ({marks}) OR f.type IN ({marks}))", *values, *values)
         events: list[FactEvent] = []
         kinds: tuple[tuple[EventKind, str], ...] = (("begin", "valid_at"), ("end", "invalid_at"))
         for kind, column in kinds:
-            clauses = [f"f.{column} IS NOT NULL", str(conditions)]
-            clauses += [f"f.{column} >= :from_time"] * (since is not None)
-            clauses += [f"f.{column} < :to_time"] * (until is not None)
-            found = self._read(
-                f"{' AND '.join(clauses)} ORDER BY f.{column} {order}, f.seq {order} LIMIT :limit",
-                graph_id=graph_id,
-                limit=limit,
-                **({"from_time": row_format.iso(since)} if since else {}),
-                **({"to_time": row_format.iso(until)} if until else {}),
-                **conditions.params,
-            )
+            of_kind = Conditions(f"f.{column} IS NOT NULL", *conditions.clauses, **conditions.params)
+            of_kind.add(f"f.{column} >= ?", since and row_format.iso(since))
+            of_kind.add(f"f.{column} < ?", until and row_format.iso(until))
+            sql = f"{of_kind} ORDER BY f.{column} {order}, f.seq {order} LIMIT :limit"
+            found = self._read(sql, graph_id=graph_id, limit=limit, **of_kind.params)
             events += [FactEvent(at=getattr(fact, column), kind=kind, fact=fact) for fact in found]
         # What ends at the moment at which another begins ends before it.
         events.sort(key=lambda event: (event.at, event.kind == "begin", event.fact.seq), reverse=newest_first)
@@ -335,31 +310,20 @@ class Facts(Table):
         return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
     def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[row_format.Row]:
-        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
-        trust, scope, graph_version) of the versions that were written or changed after this version of the graph, in
-        order; times as they are stored, `scope` as row_format.JSON."""
+        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,
+        graph_version, relation, type, scope) of the versions that were written or changed after this version of the
+        graph, in order; times as they are stored, `scope` as row_format.JSON."""
         which, index = "", ""
         if after_version >= 0:
             which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
         rows = self._rows(
-            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation,"
-            f" type, state, trust, scope, graph_version FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}"
-            f"{which} ORDER BY seq",
+            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,"
+            f" graph_version, relation, type, scope FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}{which}"
+            " ORDER BY seq",
             graph_id=graph_id,
             **({"after_version": after_version} if which else {}),
         )
-        return [
-            (
-                *row[:9],
-                row_format.restore(row[9]),
-                row[10] and row_format.restore(row[10]),
-                row[11],
-                row[12],
-                row_format.restore(row[13]),
-                row[14],
-            )
-            for row in rows
-        ]
+        return [(*row[:-3], *(text and row_format.restore(text) for text in row[-3:])) for row in rows]
 
     def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
         """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
@@ -439,7 +403,6 @@ class Facts(Table):
         return {text: there[passage_id] for text, passage_id in ids.items()}
 
     def _count(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
-        """Count facts on their entities."""
         self._db.run_many(
             "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
             [

@@ -14,6 +14,7 @@ from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, loc
 
 _GRAPH = row_format.RowFormat(Graph, {row_format.TEXT: "id"})
 _RULE = row_format.RowFormat(FactRule, columns="graph_id, seq, text, entity, relation, created_at")
+_COUNTS = row_format.RowFormat(GraphCounts)
 
 # Rows of a graph have no organisation column: the graph has.
 OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org_id)"
@@ -142,17 +143,7 @@ class Graphs(NounTable[Graph]):
             " FROM graphs g WHERE g.id = :graph_id AND g.org_id = :org_id",
             graph_id=graph_id,
         )
-        facts, entities, episodes, waiting, dropped, calls, input_tokens, output_tokens = first(rows, "graph", graph_id)
-        return GraphCounts(
-            facts=facts,
-            entities=entities,
-            episodes=episodes,
-            waiting=waiting,
-            dropped=row_format.load(dropped),
-            calls=calls,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-        )
+        return _COUNTS.read(first(rows, "graph", graph_id))
 
     def add_rule(self, rule: FactRule) -> FactRule:
         """Add what must not be remembered, and return it with its number. Raises: NotFound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL
@@ -23,6 +23,7 @@ from perdure.features.facts.units.known import with_known
 from perdure.features.facts.units.turns import (
     given_turn,
     is_turn,
+    place_of,
     trusts_of,
     turn_of,
     turn_of_passage,
@@ -366,15 +367,10 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
             occurred_at=row.occurred_at,
             created_at=at,
             extracted_at=at,
-            **(_place_of(row) if isinstance(row, Message) else {}),
+            **(place_of(row) if isinstance(row, Message) else {}),
         )
         for row, turn in zip(rows, loaded.batch.turns, strict=bool(rows))
     ]
-
-
-def _place_of(message: Message) -> dict[str, Any]:
-    """Return the fields of an episode that say which message it is."""
-    return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
 
 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:

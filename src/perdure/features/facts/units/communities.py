@@ -15,6 +15,7 @@ from perdure.core.ids import PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.core.sources import TRUSTED
 from perdure.features.facts.tables import Entities, Facts
+from perdure.features.facts.values.extraction import CommunityFacts
 from perdure.features.facts.values.facts import Community, Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
 
@@ -128,19 +129,18 @@ def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, in
     return label if label in labels else min(labels)
 
 
-def summary_facts(
-    tx: Tx, graph: Graph, community: Community, *, at: datetime
-) -> tuple[Sequence[Entity], Sequence[Fact]]:
-    """Load the members of a community, most facts first, and its best facts: true now, from trusted sources, between
-    two of them where there are such."""
+def summary_facts(tx: Tx, graph: Graph, community: Community, *, at: datetime) -> CommunityFacts:
+    """Load the members of a community, most facts first, and unless it is too small its best facts: true now, from
+    trusted sources, between two of them where there are such."""
     members = community_members(tx, graph, community)
-    if not members:
-        return (), ()
+    of_names = CommunityFacts(name=members[0].name if members else "", members=tuple(one.name for one in members))
+    if not members or community.size < SIZE_MIN:
+        return of_names
     seqs = {entity.seq for entity in members}
     where = FactFilter(at=at, entities=tuple(sorted(seqs)), trust=tuple(sorted(TRUSTED)))
     facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=10 * SUMMARY_FACTS)
     facts = sorted(facts, key=lambda fact: ({fact.subject, fact.object} <= seqs, fact.rating), reverse=True)
-    return members, facts[:SUMMARY_FACTS]
+    return replace(of_names, texts=tuple(fact.text for fact in facts[:SUMMARY_FACTS]))
 
 
 def community_members(tx: Tx, graph: Graph, community: Community) -> Sequence[Entity]:
@@ -185,5 +185,4 @@ def drop_summary(tx: Tx, graph: Graph, seq: int) -> None:
 
 
 def _passage_id(graph: Graph, seq: int) -> PassageId:
-    """Return the id of the passage of a community's summary."""
     return PassageId(derived_id("passage", graph.id, TAG, str(seq)))

@@ -79,11 +79,9 @@ def fact_line(fact: Fact, home: tzinfo) -> str:
 
 
 def _event(event: FactEvent, home: tzinfo) -> str:
-    """Return an event with its day."""
     text = " ".join(event.fact.text.split())
     return f"{_day(event.at, home)}: {'' if event.kind == 'begin' else 'no longer: '}{text}"
 
 
 def _day(at: datetime | None, home: tzinfo) -> str:
-    """Return the day of a time."""
     return "" if at is None else local(at, home).date().isoformat()

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.context.sections.envelopes import envelope
 from perdure.core.agents import Agent
-from perdure.core.conversations import is_graph_key
+from perdure.core.conversations import GRAPH_KEY
 from perdure.core.ids import GraphId
 from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
@@ -35,7 +35,8 @@ def build_fact_deltas(
 ) -> tuple[str, ...]:
     """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
     when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
-    graphs = (key for key in filter(is_graph_key, memory.versions) if seen.get(key, 0) < memory.versions[key])
+    versions = memory.versions.items()
+    graphs = (key for key, version in versions if key.startswith(GRAPH_KEY) and seen.get(key, 0) < version)
     if (key := next(graphs, None)) is None:
         return ()
     graph_id, after = GraphId(key), seen.get(key, 0)

@@ -404,7 +404,6 @@ def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
 
 
 def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
-    """Build an entity to add."""
     return Entity(
         id=EntityId(ids.new("entity")),
         graph_id=graph.id,

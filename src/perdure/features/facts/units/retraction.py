@@ -11,7 +11,7 @@ from operator import attrgetter
 from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
 from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import delete_episodes, retract_facts
-from perdure.features.facts.units.turns import is_turn, trusts_of, turn_sources
+from perdure.features.facts.units.turns import is_turn, place_of, trusts_of, turn_sources
 from perdure.features.facts.values.facts import Episode
 from perdure.storage.tx import Tx
 
@@ -43,8 +43,7 @@ def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) ->
             return
         lines, seq = [(message.agent_id, message.conversation_seq)], message.seq
         trust = trusts_of([message], turn_sources(tx, [message]))[seq]
-        place = {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": seq}
-        new = replace(new, kind="message", trust=trust, occurred_at=message.occurred_at, **place)  # type: ignore[arg-type]
+        new = replace(new, kind="message", trust=trust, occurred_at=message.occurred_at, **place_of(message))
     else:
         passage = tx.passages.get(PassageId(ref))
         number, seq = tx.archives.get(passage.archive_id).number, passage.seq

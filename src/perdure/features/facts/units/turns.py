@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.ids import PREFIXES, PassageId
@@ -32,6 +32,11 @@ def is_turn(message: Message) -> bool:
     if (message.sender_id or "").startswith(f"{PREFIXES['group']}-"):
         return False
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
+
+
+def place_of(message: Message) -> dict[str, Any]:
+    """Return the fields of an episode that say which message it is."""
+    return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
 
 
 def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> SpokenTurn:

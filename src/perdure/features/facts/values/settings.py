@@ -138,9 +138,7 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
     check_range("facts.recall", facts.recall, 0, 50)
     check_range("facts.recall_messages", facts.recall_messages, 1, 50)
     for name, low, high in (("half_life_days", 1, 36_500), ("min_score", 0, 1), ("min_age_days", 0, 36_500)):
-        number = getattr(facts.forgetting, name)
-        if type(number) not in (int, float) or not low <= number <= high:
-            raise InvalidInput(f"facts.forgetting.{name} is {number!r:.80}: give a number from {low:,} to {high:,}")
+        check_range(f"facts.forgetting.{name}", getattr(facts.forgetting, name), low, high, whole=False)
     if not isinstance(facts.forgetting.on, bool):
         raise InvalidInput(f"facts.forgetting.on is {facts.forgetting.on!r:.80}: give true or false")
     if not isinstance(facts.use_untrusted, bool):

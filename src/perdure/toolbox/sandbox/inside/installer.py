@@ -38,7 +38,11 @@ def main() -> None:
     del sys.path[0]  # this package's folder: from here on only what pip needs is found
     _enter(json.loads(cage))
     proxy = os.environ.pop(PROXY_VARIABLE)
-    print(SETTINGS_PREFIX, json.dumps(_read_settings()), flush=True)
+    from pip._internal.commands import create_command  # in the cage: pip is foreign code
+
+    # Where pip would look for packages, from its files, its variables and its defaults.
+    options, _ = create_command("install").parse_args([])
+    print(SETTINGS_PREFIX, json.dumps({name: getattr(options, name) for name in SETTING_NAMES}), flush=True)
     os.environ["PIP_PROXY"] = proxy  # in no argument: those are for everybody to see
     sys.argv = ["pip", *arguments]
     runpy.run_module("pip", run_name="__main__", alter_sys=True)
@@ -82,11 +86,3 @@ def _become_nobody(scratch: str) -> None:
         os.chown(folder, user, user)
     os.setgroups([])
     keep_capabilities((_CAP_DAC_READ_SEARCH,), user)
-
-
-def _read_settings() -> dict[str, Any]:
-    """Where pip would look for packages, from its files, its variables and its defaults."""
-    from pip._internal.commands import create_command
-
-    options, _ = create_command("install").parse_args([])
-    return {name: getattr(options, name) for name in SETTING_NAMES}

@@ -60,21 +60,18 @@ def main(control_fd: int) -> None:
     settings = json.loads(control.recv(MESSAGE_BYTES))
     sys.executable = str(Path(sys.executable).resolve())  # the link to it is not shown to calls
     try:
-        _preload()
+        # What most tools import anyway, once for all calls.
+        import asyncio  # noqa: F401
+        import collections  # noqa: F401
+        import datetime  # noqa: F401
+        import random  # noqa: F401
+
         libraries = [f"{sys.base_prefix}/lib", str(Path(os.__file__).parent), str(Path(os.__file__).resolve().parent)]
         readable = system_files(sys.executable, libraries)
         serve = _serve_with_namespaces if settings["namespaces"] else _serve_without_namespaces
         serve(control, settings, readable)
     except Exception as error:  # whatever it is, the server has to hear of it
         _send(control, {"failure": str(error) or type(error).__name__})
-
-
-def _preload() -> None:
-    """Import what most tools import anyway, once for all calls."""
-    import asyncio  # noqa: F401
-    import collections  # noqa: F401
-    import datetime  # noqa: F401
-    import random  # noqa: F401
 
 
 def _freeze_memory() -> None:
