@@ -38,7 +38,8 @@ OF_FRONTS: Mapping[str, str] = {
     "AgentRecord": "edit memory state",
     "AgentTools": "states",
     "Approval": "check_arguments find_decided find_decisions list_all open_calls",
-    "Archival": "add_passage archive_passage delete_passages edit_passage list_passages tag_passages",
+    "AgentFeatures": "find_answer",
+    "Archival": "add_passage archive_passage delete_passages edit_passage labels list_passages tag_passages",
     "ArchiveById": "delete_named delete_selection edit find_named list_passages put_named tags",
     "Archives": "add open page restore_passage",
     "Blocks": "add count edit page",
@@ -46,8 +47,8 @@ OF_FRONTS: Mapping[str, str] = {
     "Conversations": "change_conversation compact_view conversation_of_message conversation_state create_conversation"
     " create_ephemeral fork_state page_of_states",
     "Episodes": "add_episodes delete_episodes episodes",
-    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget get_entity of open_graph page"
-    " page_of_entities timezone",
+    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget get_entity of open_graph origin"
+    " page page_of_entities timezone",
     "Files": "file_state list_files",
     "FolderById": "list_agents list_passages",
     "Folders": "add by_id count get_id page sizes",
@@ -61,12 +62,11 @@ OF_FRONTS: Mapping[str, str] = {
     " steps_of_run stream_retention tools_of_run usage_of_run",
     "Schedules": "add",
     "Search": "search_messages search_passages",
-    "Sources": "labels",
     "Steps": "costs_of_runs leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
     " times_of_step trace_of_step",
     "StoreFeatures": "companions",
     "Tools": "add count edit load page put read_source search_codes state test_new",
-    "Why": "find_answer find_id",
+    "Why": "find_answer",
 }
 """Class -> its methods that only the server, the pages and the CLI call: they have no synchronous twin."""
 

@@ -35,7 +35,7 @@ OTHERWISE = {
     "engine/search/search.py": "a search stores nothing",
     "engine/search/tools.py": "a search stores nothing; the run stores its answer",
     "engine/workers/embedding.py": "a vector is stored for a claim, which ends when its text changes",
-    "library/origins/sources.py": "a list of sources is summarised by the store, not by a model",
+    "features/origins/sources.py": "a list of sources is summarised by the store, not by a model",
     "context/engines/port.py": "a compressor is code",
     "context/window/summary.py": "extracts by code",
     "context/engines/chat.py": "the caller's own, without a store",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
+    from perdure.core.forgetting.corrections import Correction
+    from perdure.core.forgetting.origins import FactOrigin
     from perdure.core.hooks import Verdict
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
     from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from perdure.core.ports import Clock, Embedder
     from perdure.core.runs import Run, Usage
     from perdure.core.secrets import Secret
-    from perdure.core.sources import RevertResult, SourceSummary, WriteText
     from perdure.core.specs import Tool, ToolCode, ToolOutcome
     from perdure.core.tools.rules import (
         ChildTools,
@@ -77,6 +77,15 @@ if TYPE_CHECKING:
     from perdure.features.mcp.service import McpState
     from perdure.features.mcp.units import ToolsByStatus
     from perdure.features.mcp.values import McpServer, McpTool, ToolListing
+    from perdure.features.origins.origin_values import AnswerOrigin, MemoryOrigin
+    from perdure.features.origins.values import (
+        ForgetPreview,
+        ForgetResult,
+        RevertResult,
+        SourceSummary,
+        UndoResult,
+        WriteText,
+    )
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library.names import *
 
@@ -125,7 +134,6 @@ _HOMES = {
         "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactHit", "FactRule", "GraphCounts",
         "Profile", "ProfileEntry",
     ),
-    "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "features.groups.companion_service": ("CompanionInfo", "PassEdit", "PassInfo"),
     "features.groups.replies": ("GroupReply", "SpeakerReply"),
     "features.groups.service": ("AsyncGroup",),
@@ -133,11 +141,16 @@ _HOMES = {
     "features.groups.values": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
+    "core.forgetting.corrections": ("Correction",),
+    "core.forgetting.origins": ("FactOrigin",),
+    "features.origins.origin_values": ("AnswerOrigin", "MemoryOrigin"),
+    "features.origins.values": (
+        "ForgetPreview", "ForgetResult", "RevertResult", "SourceSummary", "UndoResult", "WriteText",
+    ),
     "core.hooks": ("Verdict",),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
     "core.models": ("Exchange", "Model", "ModelDelta", "ModelProgress", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
-    "core.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "features.facts.fading.policy": ("TidyItem",),

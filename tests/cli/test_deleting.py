@@ -147,6 +147,7 @@ NEXT_STEPS = {
 
 
 @pytest.mark.uses("groups")
+@pytest.mark.uses("origins")
 def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
     """Each command of the tree that does has a line above; without a terminal nothing is changed. What only shows names
     the next command."""

@@ -24,6 +24,7 @@ def test_an_agent_needs_a_name(tmp_path: Path) -> None:
     assert (made.returncode, "''" in made.stderr) == (1, True)
 
 
+@pytest.mark.uses("origins")
 def test_what_looks_like_an_id_is_told_to_be_none(tmp_path: Path) -> None:
     """It was looked for as a text of memory."""
     run_inside(tmp_path, "agent", "create", "ann")

@@ -282,6 +282,7 @@ async def test_slash_commands_show_memory_and_search() -> None:
         assert "archive  Ada wrote about the engine" in output.replace("    archive", "archive")
 
 
+@pytest.mark.uses("origins")
 async def test_a_text_is_remembered_forgotten_and_brought_back() -> None:
     """The places are listed with excerpts; what is forgotten is in no search until it is undone."""
     async with open_chat(person=False, terminal=False) as chat:
@@ -318,8 +319,8 @@ async def test_read_only_blocks_are_marked() -> None:
         ("/memory human restore 9", "block 'human' has version 0 only"),
         ("/memory nobody", "'nobody'"),
         ("/search", "/search TEXT"),
-        ("/forget", "that is not how /forget is used: /forget TEXT"),
-        ("/undo", "nothing of this agent was corrected"),
+        pytest.param("/forget", "that is not how /forget is used: /forget TEXT", marks=pytest.mark.uses("origins")),
+        pytest.param("/undo", "nothing of this agent was corrected", marks=pytest.mark.uses("origins")),
     ],
 )
 async def test_a_command_that_can_not_be_done_says_why(line: str, notes: str) -> None:

@@ -17,6 +17,7 @@ from perdure.features.facts.values.facts import Community, FactFilter, FactRule,
 from perdure.storage.database.row_format import Row
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, match_passages, raises
+from tests.contracts.forgetting import redact
 
 DAY = timedelta(days=1)
 
@@ -371,7 +372,7 @@ class FactContract(Contract):
                     graph, [self.new_fact(graph.id, "c", scope={"user_id": "Ann"})]
                 ),
                 "text": lambda tx: tx.of(Facts).put_text(graph, 1, "other"),
-                "erase": lambda tx: tx.mentions.redact("facts", graph.id, Redactor("Ann")),
+                "erase": lambda tx: redact(tx, "facts", graph.id, Redactor("Ann")),
             }
             columns: dict[int, Row] = {}
             found, versions = {}, []

@@ -10,8 +10,8 @@ from datetime import datetime
 from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
+from perdure.core.forgetting.corrections import Correction, CorrectionItem, Key
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.forgetting.values import Correction, CorrectionItem, FoundPage, Key
 from perdure.core.ids import AgentId, ConversationId, FileId, StepId
 from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
@@ -19,8 +19,10 @@ from perdure.core.runs import Prefix, Recipe, Usage
 from perdure.features.files.file_tables import Files
 from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import FilePart
+from perdure.features.origins.mentions import TEXT_TABLES, TextMentions
+from perdure.features.origins.tables import Erasures
+from perdure.features.origins.values import FoundPage
 from perdure.storage.tx import Tx
-from perdure.storage.upkeep.mentions import TEXT_TABLES
 from tests.contracts.base import ADA, AT, LATER, UNTIL, Contract, match_messages, raises
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import system_message_of
@@ -97,12 +99,12 @@ class ForgettingContract(Contract):
             of_agents = [table for table, what in TEXT_TABLES.items() if what.owners == "agents"]
 
             def scan(tx: Tx) -> dict[str, int]:
-                pages = {table: tx.mentions.scan(table, agent.id, REDACTOR) for table in of_agents}
+                pages = {table: tx.of(TextMentions).scan(table, agent.id, REDACTOR) for table in of_agents}
                 return {table: len(page.found) for table, page in pages.items() if page.found}
 
             before = await store.read(scan)
             for table in of_agents:
-                await store.write(_redact, table, agent.id)
+                await store.write(redact, table, agent.id)
 
             assert before == {
                 **{"messages": 3, "message_revisions": 1, "summary_nodes": 1, "client_tools": 1, "steps": 1},
@@ -147,7 +149,7 @@ class ForgettingContract(Contract):
             agent = await store.write(self.fill_tables)
             run = (await store.read(lambda tx: tx.runs.list_oldest()))[0]
 
-            await store.write(lambda tx: tx.mentions.redact("events", agent.id, REDACTOR))
+            await store.write(lambda tx: tx.of(TextMentions).drop_deltas(agent.id))
 
             left = await store.read(lambda tx: tx.events.list(run.key))
             assert [one.event.type for one in left] == ["run.queued"]
@@ -174,13 +176,13 @@ class ForgettingContract(Contract):
 
             agent, other, owned = await store.write(fill)
 
-            assert sorted(await store.read(lambda tx: tx.mentions.owners(agent.id))) == sorted(owned)
+            assert sorted(await store.read(lambda tx: tx.owners.list(agent.id))) == sorted(owned)
             sharing = {table: await store.read(_list_agents, table, id_) for table, id_ in owned}
             assert sharing["files"] == [agent.id, other.id]
             named = {table: await store.read(_name_of, table, id_) for table, id_ in owned if table != "blocks"}
             assert named == {"archives": "docs", "files": "plan.md"}
-            assert (await store.read(lambda tx: tx.mentions.list_agents("blocks", owned[2][1]))) == [agent.id, other.id]
-            assert (await store.read(lambda tx: tx.mentions.list_agents("archives", owned[0][1]))) == [agent.id]
+            assert (await store.read(lambda tx: tx.owners.list_agents("blocks", owned[2][1]))) == [agent.id, other.id]
+            assert (await store.read(lambda tx: tx.owners.list_agents("archives", owned[0][1]))) == [agent.id]
 
     async def test_a_text_is_masked_across_the_parts_of_a_file(self) -> None:
         """Their lengths and lines stay, and the digest of the old bytes is forgotten."""
@@ -266,7 +268,9 @@ class ForgettingContract(Contract):
                 "blue, a walrus",
             )
             await store.write(lambda tx: self.say(tx, agent.id, *texts))
-            page = await store.read(lambda tx: tx.mentions.scan("messages", agent.id, Redactor("Blue Ｗａlrus")))
+            page = await store.read(
+                lambda tx: tx.of(TextMentions).scan("messages", agent.id, Redactor("Blue Ｗａlrus"))
+            )
 
             assert [row.key for row in page.found] == [(0,), (1,), (2,), (3,)]
 
@@ -275,27 +279,29 @@ class ForgettingContract(Contract):
         async with self.open_store() as store:
             agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
             targets = [("messages", agent.id), ("events", other.id)]
-            erasure = await store.write(lambda tx: tx.erasures.add(agent.id, SECRET, targets, at=AT, owner="me"))
+            erasure = await store.write(lambda tx: tx.of(Erasures).add(agent.id, SECRET, targets, at=AT, owner="me"))
             step = replace(erasure, target=1, after=(3, "x"), changed=2, counts={"message": 2}, updated_at=UNTIL)
-            await store.write(lambda tx: tx.erasures.put(step))
+            await store.write(lambda tx: tx.of(Erasures).put(step))
 
-            assert await store.read(lambda tx: tx.erasures.get(agent.id, 1)) == replace(step, targets=tuple(targets))
-            assert [one.owner for one in await store.read(lambda tx: tx.erasures.list_unended())] == ["me"]
-            await store.write(lambda tx: tx.erasures.release("me"))
-            assert [one.owner for one in await store.read(lambda tx: tx.erasures.list_unended(agent.id))] == [""]
-            assert await store.read(lambda tx: tx.erasures.list_unended(other.id)) == []
+            assert await store.read(lambda tx: tx.of(Erasures).get(agent.id, 1)) == replace(
+                step, targets=tuple(targets)
+            )
+            assert [one.owner for one in await store.read(lambda tx: tx.of(Erasures).list_unended())] == ["me"]
+            await store.write(lambda tx: tx.of(Erasures).release("me"))
+            assert [one.owner for one in await store.read(lambda tx: tx.of(Erasures).list_unended(agent.id))] == [""]
+            assert await store.read(lambda tx: tx.of(Erasures).list_unended(other.id)) == []
             for one in (agent, other):
                 assert await store.read(_has_erased, one.id, UNTIL)
                 assert not await store.read(_has_erased, one.id, LATER)
-            await store.write(lambda tx: tx.erasures.put(replace(step, text="", ended_at=LATER)))
-            assert await store.read(lambda tx: tx.erasures.list_unended()) == []
+            await store.write(lambda tx: tx.of(Erasures).put(replace(step, text="", ended_at=LATER)))
+            assert await store.read(lambda tx: tx.of(Erasures).list_unended()) == []
 
     async def test_removed_words_and_vectors_leave_the_database(self) -> None:
         """The index is merged in steps, the cache of vectors emptied, and the database written anew."""
         async with self.open_store() as store:
             agent = await store.write(self.fill_tables)
             await store.write(lambda tx: tx.vectors.store_cache(MODEL, [(b"12345678", b"vector")]))
-            await store.write(lambda tx: tx.mentions.revise_settings(agent.id))
+            await store.write(lambda tx: tx.of(TextMentions).revise_settings(agent.id))
             begin = True
             while await store.write(_merge, begin):
                 begin = False
@@ -306,7 +312,7 @@ class ForgettingContract(Contract):
 
             assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [b"12345678"])) == {}
             assert sorted(await store.read(match_messages, agent.id, "kept")) == [2]
-            assert await store.read(lambda tx: tx.mentions.find_unended_run(agent.id)) is not None
+            assert await store.read(lambda tx: tx.of(TextMentions).find_unended_run(agent.id)) is not None
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision >= 1
 
 
@@ -314,20 +320,23 @@ def _json(text: str) -> str:
     return json.dumps(text)
 
 
-def _redact(tx: Tx, table: str, owner_id: str) -> FoundPage:
-    return tx.mentions.redact(table, owner_id, REDACTOR)
+def redact(tx: Tx, table: str, owner_id: str, redactor: Redactor = REDACTOR, *, limit: int = 500) -> FoundPage:
+    """Take a text out of the first rows of an owner, as erasing does; return those."""
+    page = tx.of(TextMentions).scan(table, owner_id, redactor, limit=limit)
+    tx.of(TextMentions).redact(table, owner_id, redactor, page.found)
+    return page
 
 
 def _scan(tx: Tx, owner_id: str, after: Key | None) -> FoundPage:
-    return tx.mentions.scan("messages", owner_id, REDACTOR, after=after, limit=3)
+    return tx.of(TextMentions).scan("messages", owner_id, REDACTOR, after=after, limit=3)
 
 
 def _name_of(tx: Tx, table: str, owner_id: str) -> str:
-    return tx.mentions.name_of(table, owner_id)
+    return tx.of(TextMentions).name_of(table, owner_id)
 
 
 def _list_agents(tx: Tx, table: str, owner_id: str) -> Sequence[AgentId]:
-    return tx.mentions.list_agents(table, owner_id)
+    return tx.owners.list_agents(table, owner_id)
 
 
 def _mask(tx: Tx, file_id: FileId, redactor: Redactor, after: int) -> int | None:
@@ -335,7 +344,7 @@ def _mask(tx: Tx, file_id: FileId, redactor: Redactor, after: int) -> int | None
 
 
 def _has_erased(tx: Tx, agent_id: AgentId, since: datetime) -> bool:
-    return tx.erasures.has_erased(agent_id, since=since)
+    return tx.of(Erasures).has_erased(agent_id, since=since)
 
 
 def _merge(tx: Tx, begin: bool) -> bool:

@@ -13,8 +13,8 @@ from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
+from perdure.core.forgetting.corrections import CorrectionItem
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import CorrectionItem
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -167,7 +167,7 @@ OF_VERBS: Mapping[str, Any] = {
         "passes.list.before": 9,
     },
     **{"passes.count_turns.from_seq": 0, "passes.count_turns.after_run_seq": -1},
-    **{"mentions.list_agents.table": "blocks", "identities.list_owners.kind": "agent"},
+    **{"owners.list_agents.table": "blocks", "identities.list_owners.kind": "agent"},
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
@@ -177,7 +177,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"sources.add_to_message.sources": [Source("web", "https://stolen.example")], "sources.add_to_message.seq": 7},
     **{"sources.list_first.before_seq": 99, "sources.list_first.from_seq": 0, "sources.list_first.most": 9},
     **{"sources.list_by_conversation.before_seq": 99, "sources.list_by_refs.refs": ["0", "1"]},
-    **{"sources.mark_reverted.refs": ["1"], "sources.delete.refs": ["1"]},
+    **{"journal.mark_reverted.refs": ["1"], "sources.delete.refs": ["1"]},
     "sources.settings_of_sharers.name": "tool_rules",
 }
 """Parameters that are nobody's and differ by verb."""
@@ -289,14 +289,15 @@ class Values:
             "runs.cancel_stopped.key": of.stopped_run.key,
             "files.purge.file": of.deleted,
             "batches.add.batch": replace(of.batch, id=type(of.batch.id)(f"job-{NEW}")),
-            "mentions.list_agents.owner_id": of.block.id,
+            "owners.list_agents.owner_id": of.block.id,
             "files.has_waiting.archive_id": of.folder.archive_id,
             "corrections.get.number": of.correction.number,
-            **{f"sources.{verb}.owner_id": of.block.id for verb in ("list_by_refs", "mark_reverted", "delete")},
+            **{f"sources.{verb}.owner_id": of.block.id for verb in ("list_by_refs", "delete")},
+            "journal.mark_reverted.owner_id": of.block.id,
             "sources.settings_of_sharers.but": of.agent.id,
             "sources.add.writes": [replace(of.memory_write, ref="7")],
-            "sources.mark_reverted.reverted_by": f"{of.agent.id}/2",
-            "sources.unmark_reverted.reverted_by": f"{of.agent.id}/1",
+            "journal.mark_reverted.reverted_by": f"{of.agent.id}/2",
+            "journal.unmark_reverted.reverted_by": f"{of.agent.id}/1",
             "corrections.list_of.kind": "block",
             "corrections.list_of.id": of.block.id,
             "erasures.get.number": of.erasure.number,

@@ -27,6 +27,7 @@ from perdure.core.text.words import Matches, Query, parse_query
 from perdure.storage.tables.turns import PART, Turns
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, match_messages, raises
+from tests.contracts.forgetting import redact
 from tests.contracts.plans import Explained
 
 WORDS = (
@@ -503,6 +504,6 @@ class MessageContract(Contract):
             kept = await store.read(lambda tx: tx._db.rows("SELECT part FROM turns ORDER BY part", {}))
             assert [row[0] for row in kept] == [0, 1, 2]
 
-            await store.write(lambda tx: tx.mentions.redact("messages", agent.id, Redactor("Ada 1"), limit=9))
+            await store.write(lambda tx: redact(tx, "messages", agent.id, Redactor("Ada 1"), limit=9))
             names = await store.read(lambda tx: tx._db.rows("SELECT part, names FROM turns ORDER BY part", {}))
             assert [row[0] for row in names] == [1, 2], "a part does not keep the name of a speaker that was erased"

@@ -9,7 +9,7 @@ from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
-from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
+from perdure.core.forgetting.corrections import Correction, CorrectionItem
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelProvider
@@ -29,6 +29,8 @@ from perdure.features.groups.values import Group, GroupMember, GroupMessage, Gro
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
+from perdure.features.origins.tables import Erasures, Journal
+from perdure.features.origins.values import Erasure
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
 from perdure.storage.tx import Tx
@@ -181,7 +183,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     correction = tx.corrections.add(agent.id, "forget", "a walrus", at=AT)
     item = CorrectionItem(kind="block", id=block.id, before="0")
     correction = tx.corrections.add_items(correction, [item])
-    erasure = tx.erasures.add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
+    erasure = tx.of(Erasures).add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
     write = _fill_sources(tx, agent, block, message)
     group, turn = _fill_group(contract, tx, agent, block, message)
@@ -301,7 +303,7 @@ def _fill_sources(tx: Tx, agent: Agent, block: Block, message: Message) -> Memor
         created_at=AT,
     )
     tx.sources.add([write])
-    tx.sources.mark_reverted(block.id, ["1"], f"{agent.id}/1")
+    tx.of(Journal).mark_reverted(block.id, ["1"], f"{agent.id}/1")
     return write
 
 

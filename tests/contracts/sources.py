@@ -10,6 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, PassageId, RunId
 from perdure.core.messages import Draft, Text
 from perdure.core.sources import MemoryWrite, MessageSource, Source, WriteSource
+from perdure.features.origins.tables import Journal
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, raises
 
@@ -94,13 +95,13 @@ class SourceContract(Contract):
             passage_id = await store.write(insert)
 
             def ids(tx: Tx, source: Source | None = None, run: RunId | None = None) -> list[str]:
-                return sorted(one.id for one in tx.sources.list_writes(ada.id, source, run_id=run))
+                return sorted(one.id for one in tx.of(Journal).list_writes(ada.id, source, run_id=run))
 
             assert await store.read(ids, PAGE) == sorted([f"{block.id}@1", passage_id])
             assert await store.read(ids, NOTES) == [f"{block.id}@1"]
             assert await store.read(ids, Source("agent", bob.id)) == [f"{block.id}@2"]
             assert await store.read(ids, None, run_id) == sorted([f"{block.id}@1", f"{block.id}@2", passage_id])
-            assert await store.read(lambda tx: tx.sources.list_writes(bob.id)) == []
+            assert await store.read(lambda tx: tx.of(Journal).list_writes(bob.id)) == []
 
             (write,) = await store.read(lambda tx: tx.sources.list_by_refs(block.id, ["1", "9"]))
             assert write == MemoryWrite(
@@ -148,14 +149,14 @@ class SourceContract(Contract):
                 await store.write(self.edit, block.id, value, author)
 
             def count(tx: Tx) -> list[tuple[Source, int, int]]:
-                return [(one.source, one.blocks, one.reverted) for one in tx.sources.summarise(ada.id)]
+                return [(one.source, one.blocks, one.reverted) for one in tx.of(Journal).summarise(ada.id)]
 
             assert await store.read(count) == [(PAGE, 2, 0)]
-            await store.write(lambda tx: tx.sources.mark_reverted(block.id, ["2"], f"{ada.id}/1"))
+            await store.write(lambda tx: tx.of(Journal).mark_reverted(block.id, ["2"], f"{ada.id}/1"))
             assert await store.read(count) == [(PAGE, 1, 1)]
-            await store.write(lambda tx: tx.sources.unmark_reverted(ada.id, f"{ada.id}/1"))
+            await store.write(lambda tx: tx.of(Journal).unmark_reverted(ada.id, f"{ada.id}/1"))
             assert await store.read(count) == [(PAGE, 2, 0)]
-            (write, _) = await store.read(lambda tx: tx.sources.list_writes(ada.id, PAGE))
+            (write, _) = await store.read(lambda tx: tx.of(Journal).list_writes(ada.id, PAGE))
             await store.write(lambda tx: tx.sources.delete(block.id, ["1", "2"]))
             assert await store.read(count) == []
             for _ in range(2):  # a write that is stored twice is one

@@ -83,7 +83,9 @@ async def change(agent: AsyncAgent, message: Message, how: str) -> None:
             await agent.forget(SECRET, erase=True)
 
 
-@pytest.mark.parametrize("how", ["update", "forget", "erase"])
+@pytest.mark.parametrize(
+    "how", ["update", *(pytest.param(how, marks=pytest.mark.uses("origins")) for how in ("forget", "erase"))]
+)
 async def test_what_was_changed_is_in_no_summary_that_is_shown_after_it(how: str) -> None:
     """Nor in those below and above it. The request says why it begins anew, and waits for no model."""
     model = ScriptedModel(summarises=summarise)

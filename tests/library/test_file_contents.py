@@ -74,6 +74,7 @@ async def test_the_object_goes_with_its_file(s3: S3, folder: AsyncFolder) -> Non
     assert list(s3.objects.values()) == [b"two"]
 
 
+@pytest.mark.uses("origins")
 async def test_an_erased_text_leaves_the_object_store(s3: S3, perdure: AsyncPerdure, folder: AsyncFolder) -> None:
     """The uploaded bytes in which it stands are removed; those of other files stay."""
     await folder.upload("Ada's code: Sesam öffne dich".encode(), name="secret.txt")

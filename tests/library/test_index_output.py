@@ -226,6 +226,7 @@ async def test_nothing_matches_says_so() -> None:
         assert "Nothing in msg-2" in shown(model, 2).text and shown(model, 2).status == "success"
 
 
+@pytest.mark.uses("origins")
 async def test_what_is_forgotten_is_gone_from_the_output() -> None:
     """The model does not see the megabytes of an output whose lines in view were rewritten."""
     async with asked(Prints(stdout=LOG), calls("index_output", command="...")) as (agent, model):

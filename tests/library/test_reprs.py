@@ -10,6 +10,8 @@ import pytest
 from perdure.testing import says
 from tests.support.library import MODEL, open_sync
 
+pytestmark = pytest.mark.uses("origins")
+
 TEXT = "Ada lives in Turin and likes walking.\n" * 30
 PARTS = "blocks archives files tools rules"
 

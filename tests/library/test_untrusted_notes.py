@@ -295,6 +295,7 @@ def test_what_is_recalled_brings_its_sources(tmp_path: Path, bring: Callable[[Pe
         assert (ORDER in agent.blocks.get("human").value) == (bring is stored_by_a_person)
 
 
+@pytest.mark.uses("origins")
 def test_no_turn_from_outside_is_recalled_unasked(tmp_path: Path) -> None:
     """A request is filled up with the newest turns, but its writes would take over their sources."""
     asked: list[Any] = []

@@ -20,11 +20,11 @@ from perdure import AsyncPerdure, RunFailed
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.domain.blocks.units import NewBlock
+from perdure.features.origins.mentions import TEXT_TABLES, TextMentions
 from perdure.library.agent import AsyncAgent
 from perdure.library.agents.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
-from perdure.storage.upkeep.mentions import TEXT_TABLES
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.support.postgres_server import address_of_an_empty_store, run_sql
 
@@ -305,7 +305,7 @@ async def words_stored(world: World) -> set[str]:
 
     def read(tx: Tx) -> None:
         for table, what in TEXT_TABLES.items():
-            for row in tx.mentions._rows(f"SELECT {', '.join(what.columns)} FROM {table}"):
+            for row in tx.of(TextMentions)._rows(f"SELECT {', '.join(what.columns)} FROM {table}"):
                 for value in row:
                     with contextlib.suppress(ValueError, TypeError):
                         collect(json.loads(value))

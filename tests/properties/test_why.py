@@ -20,8 +20,8 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.text.markup import escape_tags
 from perdure.domain.blocks.units import NewBlock
+from perdure.features.origins.origin_values import AnswerOrigin, MemoryOrigin
 from perdure.library.agent import AsyncAgent
-from perdure.library.origins.values import AnswerOrigin, MemoryOrigin
 from perdure.settings import Settings
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 

@@ -184,6 +184,7 @@ async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> Non
         assert await world.status("POST", f"{page}/{action}", world.keys["user"], **form) == 403, action
 
 
+@pytest.mark.uses("origins")
 async def test_what_a_key_writes_carries_its_user(world: World) -> None:
     """Over the API and on the dashboard; a program's key stands for itself."""
     dora = await world.access().create_user("dora")

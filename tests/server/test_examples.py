@@ -77,6 +77,7 @@ async def test_examples_of_streams_are_chunks_to_their_end() -> None:
 
 
 @pytest.mark.uses("groups")
+@pytest.mark.uses("origins")
 async def test_every_example_of_a_body_is_taken() -> None:
     """As it is written, by each operation that takes it."""
     async with routed() as server:

@@ -72,6 +72,7 @@ async def count(server: Routed, store: Counting, path: str, **params: Any) -> tu
 
 
 @pytest.mark.uses("groups")
+@pytest.mark.uses("origins")
 async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
     """At each route of the document that has a `limit`."""
     store, grown, short = Counting(), list[str](), list[str]()

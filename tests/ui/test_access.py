@@ -137,6 +137,7 @@ async def test_an_action_that_a_key_may_not_do_leaves_its_page(chromium: Browser
             assert await page.is_visible("#composer")
 
 
+@pytest.mark.uses("origins")
 async def test_every_page_opens_for_who_is_signed_in() -> None:
     """With the cookie of a stored key; without it the browser is sent to the form."""
     async with dashboard(config=ServerConfig(api_key=OWN)) as (client, library):

@@ -63,6 +63,7 @@ EDIT = calls("memory_replace", label="human", old_string="tea", new_string="coff
 
 
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=long_form)])
+@pytest.mark.uses("origins")
 async def test_every_page_is_sound(chromium: Browser, tmp_path: Path, theme: Theme) -> None:
     """On a phone in the light, on a desk in the dark: no error, nothing from elsewhere, nothing that axe calls
     serious, no sideways scrolling, and a small first view."""
@@ -128,6 +129,7 @@ async def test_the_navigation_is_in_sight_at_any_width(chromium: Browser, tmp_pa
 
 @long_form
 @pytest.mark.parametrize("rows", [0, 100_000])
+@pytest.mark.uses("origins")
 async def test_every_page_is_sound_at_any_size(chromium: Browser, tmp_path: Path, rows: int) -> None:
     """On a store with one run, and on one with 100,000 messages and as many passages."""
     async with open_dashboard(tmp_path, says("Noted.")) as (address, library):
@@ -194,6 +196,7 @@ async def agent_of(library: AsyncPerdure) -> AsyncAgent:
     return agent
 
 
+@pytest.mark.uses("origins")
 async def test_first_tasks_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
     """Create an agent, find a wrong memory, correct it, see why an answer was given, undo."""
     async with (

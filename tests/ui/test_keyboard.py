@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser
 
 from perdure.testing import calls, says
@@ -16,6 +17,7 @@ __all__ = ["chromium"]
 pytestmark = needs_chromium
 
 
+@pytest.mark.uses("origins")
 async def test_actions_of_many_pages_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
     """Find where a fact stands, upload to a new folder, try a tool twice, deny a call, replay its run."""
     script = [calls("send_money", to="Bruni", amount=120), says("I did not pay."), says("Paid.")]

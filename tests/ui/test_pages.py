@@ -92,6 +92,7 @@ async def test_each_page_answers_on_an_empty_store() -> None:
     assert set(found.values()) == {200}, found
 
 
+@pytest.mark.uses("origins")
 async def test_each_page_has_a_json_twin() -> None:
     """With a title, and what the page shows."""
     async with dashboard(calls("memory_insert", label="human", new_string="Likes tea.")) as (client, library):
@@ -413,6 +414,7 @@ async def test_a_conversation_is_forked_at_the_end_of_a_run() -> None:
     assert texts == ["one", "OK."]
 
 
+@pytest.mark.uses("origins")
 async def test_memory_and_answers_link_to_their_origins() -> None:
     """From a block to its lines, the message behind one and the run; from an answer to what was in its request."""
     script = (calls("memory_insert", label="human", new_string="Likes tea."), says("Noted."))

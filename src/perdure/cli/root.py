@@ -18,9 +18,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "chat": ("", "Chat with an agent."),
     "history": ("agents", "Print what was said, with tool calls and edits of memory."),
     "search": ("archives", "Search messages and archives."),
-    "why": ("memory", "Show where a memory comes from, or what was behind an answer."),
-    "forget": ("memory", "Show where a text stands in memory and history, and take it out."),
-    "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
     "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
     "doctor": ("doctor", "Check models, data and ports, and say what helps."),
@@ -30,7 +27,6 @@ VERBS: Mapping[str, tuple[str, str]] = {
 NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
-    "source": (("memory",), "List, show or revert what memory came from."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

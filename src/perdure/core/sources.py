@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, get_args
 
@@ -112,80 +112,6 @@ class MemoryWrite:
     def label(self) -> TrustLabel:
         """The least trusted label of its sources."""
         return least_trusted(one.source.label for one in self.sources)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSummary:
-    """A source of an agent's memory: how many writes it has, by kind, without those that were reverted.
-
-    Args:
-        title: its name for people, such as that of a file.
-        reverted: how many more writes were reverted.
-    """
-
-    source: Source
-    title: str = ""
-    blocks: int = 0
-    passages: int = 0
-    facts: int = 0
-    reverted: int = 0
-    first_at: datetime
-    last_at: datetime
-
-    @property
-    def total(self) -> int:
-        """How many writes stand."""
-        return self.blocks + self.passages + self.facts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteText:
-    """A write of memory as people read it.
-
-    Args:
-        name: the label of the block, or the name of the archive or graph.
-        text: what it wrote: the diff of a block, the text of a passage, the facts of an episode, a line each.
-        stands: whether any of it is still there.
-    """
-
-    write: MemoryWrite
-    name: str
-    text: str
-    stands: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevertConflict:
-    """A write that can't be taken back, because what it wrote was changed again.
-
-    Args:
-        value: what the block holds now.
-        merged: what it would hold without the write where both changed, with marks around these places.
-    """
-
-    write_id: str
-    name: str
-    reason: str
-    value: str = ""
-    merged: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevertResult:
-    """What a revert took back, or would.
-
-    Args:
-        writes: the ids of the writes.
-        correction: the number of the correction that undoes it; None: nothing was changed.
-    """
-
-    writes: Sequence[str]
-    conflicts: Sequence[RevertConflict] = ()
-    blocks: int = 0
-    passages: int = 0
-    facts: int = 0
-    correction: int | None = None
-    is_dry_run: bool = field(default=False)
 
 
 def least_trusted(labels: Iterable[TrustLabel]) -> TrustLabel:

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from perdure.core.features import Point, find_features
+from perdure.core.forgetting.corrections import CorrectionItem, Key, Place
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import CorrectionItem, Key, Place
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.sources import MemoryWrite, Source
 from perdure.storage.tx import Tx
@@ -46,10 +46,8 @@ class TextKeeper(Protocol):
     def restore(self, tx: Tx, item: CorrectionItem, at: datetime) -> str:
         """Bring back what was forgotten; return why some is not."""
 
-    def erase(
-        self, tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, at: datetime
-    ) -> tuple[int, Key | None] | None:
-        """Take the text out of the next rows: how many had it, and where to go on; None: they are none of its own."""
+    def erase(self, tx: Tx, table: str, owner_id: str, redactor: Redactor, seqs: Sequence[int], at: datetime) -> bool:
+        """Take the text out of the rows of these numbers, which have it; False: they are none of its own."""
 
     def erase_messages(self, tx: Tx, agent_id: AgentId, seqs: Sequence[int], at: datetime) -> None:
         """Remove what is known from messages alone."""

@@ -17,9 +17,6 @@ from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.sending import AsyncSending
 from perdure.library.messages.transcripts import AsyncTranscripts
-from perdure.library.origins.corrections import AsyncCorrections
-from perdure.library.origins.sources import AsyncSources
-from perdure.library.origins.why import AsyncWhy
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
 from perdure.library.tools.secrets import AsyncSecrets
@@ -34,8 +31,6 @@ class AsyncAgentById(
     AsyncArchival,
     AsyncSteps,
     AsyncRuns,
-    AsyncCorrections,
-    AsyncWhy,
     AsyncAgentRecord,
     AsyncAgentFeatures,
 ):
@@ -52,11 +47,6 @@ class AsyncAgentById(
     def archives(self) -> AsyncAgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AsyncAgentArchives(self._app, self.id)
-
-    @property
-    def sources(self) -> AsyncSources:
-        """What the agent's memory came from; take back what came from one source."""
-        return AsyncSources(self._app, self.id)
 
     @property
     def secrets(self) -> AsyncSecrets:

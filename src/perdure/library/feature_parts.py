@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from perdure.app import App
+    from perdure.core.blocks import Author
+    from perdure.core.forgetting.corrections import Correction
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
+    from perdure.features.origins.find import Progress
+    from perdure.features.origins.origin_values import AnswerOrigin, Origin
+    from perdure.features.origins.sources import AsyncSources
+    from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -166,6 +172,80 @@ class AsyncAgentFeatures:
         from perdure.features.groups.companion_service import AsyncCompanion
 
         return AsyncCompanion(self._app, self._agent_id)
+
+    async def find_mentions(
+        self, text_or_id: str, *, progress: Progress = lambda what, done, total: None
+    ) -> ForgetPreview:
+        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
+
+        Args:
+            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
+        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
+        """
+        from perdure.features.origins.corrections import AsyncCorrections
+
+        return await AsyncCorrections(self._app, self._agent_id).find_mentions(text_or_id, progress=progress)
+
+    async def forget(
+        self,
+        text_or_id: str,
+        *,
+        erase: bool = False,
+        author: Author | None = None,
+        progress: Progress = lambda what, done, total: None,
+    ) -> ForgetResult:
+        """Take a text out of what the agent sees and finds; `undo` brings it back.
+
+        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
+
+        Args:
+            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
+                and free space. This can't be undone, and others wait while the file is written anew.
+        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
+            StoreError.
+        """
+        from perdure.features.origins.corrections import AsyncCorrections
+
+        return await AsyncCorrections(self._app, self._agent_id).forget(
+            text_or_id, erase=erase, author=author, progress=progress
+        )
+
+    async def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
+        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
+        from perdure.features.origins.corrections import AsyncCorrections
+
+        return await AsyncCorrections(self._app, self._agent_id).corrections(limit=limit)
+
+    async def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
+        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
+        `conflicts`.
+
+        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
+        """
+        from perdure.features.origins.corrections import AsyncCorrections
+
+        return await AsyncCorrections(self._app, self._agent_id).undo(number, author=author)
+
+    async def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        from perdure.features.origins.why import AsyncWhy
+
+        return await AsyncWhy(self._app, self._agent_id).why(of, conversation=conversation)
+
+    async def find_answer(self, of: str) -> AnswerOrigin:
+        """The origin of an answer. Raises: as `why`; NotFound: the id is of a memory."""
+        from perdure.features.origins.why import AsyncWhy
+
+        return await AsyncWhy(self._app, self._agent_id).find_answer(of)
+
+    @property
+    def sources(self) -> AsyncSources:
+        """What the agent's memory came from; take back what came from one source."""
+        from perdure.features.origins.sources import AsyncSources
+
+        return AsyncSources(self._app, self._agent_id)
 
     async def notify(
         self,

@@ -16,9 +16,6 @@ from perdure.library.memory.archives import AsyncArchive as AsyncArchive
 from perdure.library.messages.paging import ImportResult as ImportResult
 from perdure.library.messages.reply import Reply as Reply
 from perdure.library.messages.transcripts import TranscriptEntry as TranscriptEntry
-from perdure.library.origins.values import AnswerOrigin as AnswerOrigin
-from perdure.library.origins.values import FactOrigin as FactOrigin
-from perdure.library.origins.values import MemoryOrigin as MemoryOrigin
 from perdure.library.perdure import AsyncPerdure as AsyncPerdure
 from perdure.library.runs.replays import Replay as Replay
 from perdure.library.runs.steps import StepInfo as StepInfo

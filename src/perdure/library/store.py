@@ -11,13 +11,13 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.library.agent import AsyncAgentById
 from perdure.library.agents.agents import AllAgents
 from perdure.library.agents.identities import AllIdentities
+from perdure.library.ids import ShortIds
 from perdure.library.memory.archives import AsyncArchiveById
 from perdure.library.memory.passages import AsyncPassages
 from perdure.library.memory.search import AsyncSearch
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
-from perdure.library.origins.why import AsyncWhy
 from perdure.library.parts.providers import AllProviders, ModelHandles
 from perdure.library.prompts import Prompts
 from perdure.library.runs.jobs import Jobs
@@ -38,9 +38,9 @@ class StoreParts:
         self.conversations = AsyncConversations(app)
         self.handles = ModelHandles(app)
         self.identities = AllIdentities(app)
+        self.ids = ShortIds(app)
         self.jobs = Jobs(app)
         self.messages = AsyncHistory(app)
-        self.origins = AsyncWhy(app)
         self.prompts = Prompts(app)
         self.providers = AllProviders(app)
         self.runs = AsyncRuns(app)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from perdure.core.errors import InvalidInput
-from perdure.core.forgetting.values import Correction
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
 from perdure.domain.conversations.agent_copies import copy_agent, list_forgotten, restore_agent

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
 from perdure.core.vectors import BlockCheckResult, Fault, Owner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
-from perdure.engine.forgetting.erase import remove_traces
+from perdure.engine.conversations.reset import remove_traces
 from perdure.library.parts.part import AsyncPart
 from perdure.storage.tx import Tx
 

@@ -28,16 +28,14 @@ from perdure.storage.tables.queues import Queues
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import SandboxTable, Secrets
-from perdure.storage.tables.sources import Sources
+from perdure.storage.tables.sources import Owners, Sources
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.table import Table
 from perdure.storage.tables.tools import Tools
 from perdure.storage.tables.turns import Turns
 from perdure.storage.tables.vectors import Vectors
-from perdure.storage.upkeep.corrections import Corrections, Erasures
+from perdure.storage.upkeep.corrections import Corrections
 from perdure.storage.upkeep.derived import Upkeep
-from perdure.storage.upkeep.mentions import TEXT_TABLES as TEXT_TABLES  # which units of work look through
-from perdure.storage.upkeep.mentions import TextMentions
 
 T = TypeVar("T", bound=Table)
 
@@ -76,8 +74,7 @@ class Tx:
         self.vectors = Vectors(db, org_id)
         self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
-        self.erasures = Erasures(db, org_id)
-        self.mentions = TextMentions(db, org_id)
+        self.owners = Owners(db, org_id)
         self.upkeep = Upkeep(db, org_id)
         self._of_features: dict[type[Table], Table] = {}
 

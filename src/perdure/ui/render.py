@@ -113,6 +113,11 @@ class Section:
     is_of_page: bool = False
 
 
+def sections_of(page: str) -> Sequence[Section]:
+    """The sections of features on a page."""
+    return [feature.load(feature.sections[page]) for feature in find_features() if page in feature.sections]
+
+
 class Pages:
     """The routes of some pages and of their actions. `paths` has those that are pages.
 
@@ -129,7 +134,7 @@ class Pages:
         """Register the function that loads a page, which shows what features have for a page of the name `sections`."""
 
         def register(load: Load) -> DashboardPage:
-            shown = [one.load(one.sections[sections]) for one in find_features() if sections in one.sections]
+            shown = sections_of(sections)
             page = DashboardPage(load, template, shown)
             for section in shown:
                 for action, act in section.actions.items():

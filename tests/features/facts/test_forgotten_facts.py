@@ -16,7 +16,7 @@ from perdure.features.facts.copies import copy_facts
 from perdure.features.facts.tables import Entities, Episodes, Graphs
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
-from tests.library.test_forgetting import bytes_left
+from tests.features.origins.test_forgetting import bytes_left
 from tests.support.library import open_sync
 
 SECRET = "Zorblatt Quintessa"

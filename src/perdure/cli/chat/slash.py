@@ -22,8 +22,6 @@ from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
 SEARCH_LIMIT = 10
-ANSWER_ROWS = 100
-"""Newest messages among which the last answer is."""
 
 
 Run = Callable[[ChatSession, str], Awaitable[None]]
@@ -119,18 +117,6 @@ async def _search(session: ChatSession, argument: str) -> None:
     session.view.hint('/search "some words" finds them only next to each other')
 
 
-@_command("/why [ID]")
-async def _why(session: ChatSession, argument: str) -> None:
-    """Show what was in the request behind the last answer, or where the memory with an id or words comes from."""
-    if not argument:
-        newest = await session.agent.messages(conversation=session.conversation, limit=ANSWER_ROWS, newest_first=True)
-        answer = next((message for message in newest if message.role == "assistant"), None)
-        if answer is None:
-            raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
-        argument = answer.id
-    memory.show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
-
-
 @_command("/recall [on | off]")
 async def _recall(session: ChatSession, argument: str) -> None:
     """Show whether each message is looked up in memory first, or change it."""
@@ -163,28 +149,6 @@ async def _remember(session: ChatSession, argument: str) -> None:
     passage = await session.agent.archive(argument)
     session.view.show({"remembered": passage.id}, Text(f"Remembered: {fold(visible(argument), ABOUT_CHARS)}"))
     session.view.hint("the agent finds it by searching its archive; /forget TEXT takes it out again")
-
-
-@_command("/forget TEXT")
-async def _forget(session: ChatSession, argument: str) -> None:
-    """Take a text out of memory and history; /undo brings it back."""
-    preview = await session.agent.find_mentions(argument)
-    result = await session.agent.forget(argument)
-    parts = memory.forget_view(result) if result.correction else ()
-    session.view.show(memory.forget_shape(session.agent, preview, result), *memory.preview_view(preview), *parts)
-    left = sum(preview.counts.values()) - preview.in_view
-    back = "/undo brings it back" if result.correction else "nothing was in view"
-    hint = f"; old versions and records hold it: `perdure forget {session.agent.name} TEXT --erase` removes those"
-    session.view.hint(back + (hint if left or result.correction else ""))
-
-
-@_command("/undo [NUMBER]")
-async def _undo(session: ChatSession, argument: str) -> None:
-    """Undo what was forgotten or corrected last."""
-    if argument and not argument.isdecimal():
-        raise _wrong_usage("/undo")
-    memory.show_undone(session.view, await session.agent.undo(int(argument) if argument else None))
-    session.view.hint("the agent sees it from the next message on")
 
 
 @_command("/approvals")

@@ -101,7 +101,7 @@ async def restore(
     passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
     """Bring passages back that have faded or are archived."""
-    ids = [PassageId(await perdure.origins.find_id(start, "passage")) for start in passages]
+    ids = [PassageId(await perdure.ids.find(start, "passage")) for start in passages]
     _show_passages(view, [await perdure.archives.restore_passage(one) for one in ids])
     view.hint("Searches and automatic recall find them again.")
 

@@ -149,7 +149,7 @@ async def fork_run(
     before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
 ) -> None:
     """Begin a new conversation with a copy of what was said up to a message."""
-    message = MessageId(await perdure.origins.find_id(message_id, "message"))
+    message = MessageId(await perdure.ids.find(message_id, "message"))
     source = await perdure.conversations.conversation_of_message(message)
     agent = await perdure.agent(source.agent_id)
     made = await agent.fork_conversation(
@@ -185,7 +185,7 @@ def _status(run: Run) -> str:
 async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
     """The run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
     try:
-        return RunId(await perdure.origins.find_id(name, "run"))
+        return RunId(await perdure.ids.find(name, "run"))
     except NotFound as error:
         raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
 

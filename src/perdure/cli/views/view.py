@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from perdure.app import ModelFacts
 from perdure.core.agents import Agent
@@ -30,6 +32,7 @@ from perdure.library.messages.reply import Reply
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80
 SNIPPET_CHARS = 160
+SHOWN_CHARS = 200
 
 # Text of an agent, a tool or a file must not move the cursor, rename the window or colour the screen.
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
@@ -276,3 +279,20 @@ def new_table(
         style, number = (styles or {}).get(name), name in right
         table.add_column(name, style=style, overflow="fold", justify="right" if number else "left", no_wrap=number)
     return table
+
+
+def line_view(what: str, id_: str | None, text: str | None) -> RenderableType:
+    """What something is, its id, and the beginning of its text."""
+    shown = "(deleted)" if text is None else fold(text, SHOWN_CHARS)
+    head = Text.assemble(visible(what.strip()), (f"  {visible(id_ or '')}", "dim"))
+    return Group(Padding(head, (0, 0, 0, 2)), *([Padding(Text(visible(shown)), (0, 0, 0, 4))] if shown else []))
+
+
+def ids_view(ids: Sequence[str | None]) -> RenderableType:
+    """Ids on a line."""
+    return Padding(Text("  ".join(visible(one) for one in ids if one), style="dim"), (0, 0, 0, 2))
+
+
+def indented(text: str) -> RenderableType:
+    """A text below what it is of."""
+    return Padding(Text(visible(text)) if text else Text("(no text)", style="dim"), (0, 0, 0, 2))

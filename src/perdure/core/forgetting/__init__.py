@@ -1,1 +1,1 @@
-"""Forgetting: where a text stands, corrections that can be undone, and taking a text out of others."""
+"""What was forgotten or corrected, how a text is taken out of others, and where facts come from."""

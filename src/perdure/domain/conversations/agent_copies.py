@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
 from perdure.core.features import Point, find_features
-from perdure.core.forgetting.values import Correction
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -82,7 +82,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     """
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
-    if archive is not None and list(tx.mentions.list_agents("archives", archive.id)) != [agent_id]:
+    if archive is not None and list(tx.owners.list_agents("archives", archive.id)) != [agent_id]:
         archive = None  # what it holds may be others'
     passages = [] if archive is None else tx.passages.page(archive.id, limit=_ALL)
     if archive is not None:
@@ -111,8 +111,8 @@ def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
     one."""
     found = [*tx.corrections.forgotten(agent_id)]
     for table, kind in (("blocks", "block"), ("graphs", "fact")):
-        for owner_id in (id_ for of, id_ in tx.mentions.owners(agent_id) if of == table):
-            for other in tx.mentions.list_agents(table, owner_id):
+        for owner_id in (id_ for of, id_ in tx.owners.list(agent_id) if of == table):
+            for other in tx.owners.list_agents(table, owner_id):
                 there = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
                 found += [one for one in there if one not in found]
     return found

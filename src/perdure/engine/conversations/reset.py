@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from perdure.core import hooks
@@ -251,3 +252,22 @@ async def delete_unused(ports: Ports) -> None:
         conversation_id, after = found
         with contextlib.suppress(NotFound, ConversationBusy):  # another process was first, or it is in use again
             await delete_conversation(conversation_id, ports, author=ENGINE)
+
+
+async def remove_traces(ports: Ports, progress: Callable[[str, int, int], None]) -> None:
+    """Remove what is left of deleted rows: their words in the indexes, vectors of recent texts, and bytes in the free
+    space of the file and in its log. All but the last is done in small steps. Raises: StoreError."""
+    store = ports.store
+    await delete(ports, lambda tx: None)  # what was deleted before, and still has rows
+    for kind in await store.read(lambda tx: tx.upkeep.rebuilding()):
+        while await store.write(lambda tx, kind: tx.upkeep.rebuild_words(kind), kind):
+            pass
+    progress("merging the word index", 0, 1)
+    begin = True
+    while await store.write(lambda tx, begin: tx.upkeep.merge_words(begin=begin), begin):
+        begin = False
+    while await store.write(lambda tx: tx.upkeep.drop_vector_cache()):
+        pass
+    progress("writing the file anew", 0, 1)
+    await store.scrub(partial(progress, "writing the file anew"))
+    progress("writing the file anew", 1, 1)

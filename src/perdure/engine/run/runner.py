@@ -24,7 +24,6 @@ from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
-from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Line, Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
@@ -77,7 +76,6 @@ class Runner:
         self._workers = (
             recovery,
             Worker("removing what was deleted or reset", partial(finish_removals, ports), RECOVERY_S),
-            Worker("erasing texts", partial(finish_erasures, ports, is_dead), RECOVERY_S),
             Worker("removing unused ephemeral conversations", partial(delete_unused, ports), UNUSED_S),
             self._callbacks,
         )
@@ -130,7 +128,6 @@ class Runner:
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
-            await self._ports.store.write(lambda tx: tx.erasures.release(self._ports.owner))
 
     async def accept(self, request: RunRequest) -> Accepted:
         """Accept a request (T1 to T3) and drive its run.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.core.forgetting.corrections import TITLE_CHARS, Correction
 from perdure.core.forgetting.redaction import REDACTED
-from perdure.core.forgetting.values import TITLE_CHARS, Correction
 from perdure.domain.conversations.agent_copies import copy_parts
 from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.agent_files.reading import NAME

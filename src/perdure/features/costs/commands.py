@@ -96,7 +96,7 @@ async def find_step(perdure: AsyncPerdure, agent: AsyncAgent, conversation: Conv
     if last := _LAST.fullmatch(name):
         return await _step_from_end(agent, conversation, int(last[1] or 0), name)
     try:
-        return StepId(await perdure.origins.find_id(name, "step"))
+        return StepId(await perdure.ids.find(name, "step"))
     except NotFound as error:
         hint = f"`{context_command(agent)}` lists the newest of agent {agent.name!r}; last, last-1, ... name them"
         raise NotFound("step", name, hint=hint) from error

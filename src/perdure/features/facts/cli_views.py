@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -10,8 +11,9 @@ from rich.text import Text
 
 from perdure.cli.views.hits import MoreHits, Searching
 from perdure.cli.views.json import fields, score_shape
-from perdure.cli.views.origins import day, true_times
-from perdure.cli.views.view import local_time, new_table, short_id, visible
+from perdure.cli.views.view import indented, line_view, local_time, new_table, short_id, visible
+from perdure.core.forgetting.origins import FactOrigin
+from perdure.core.text.zones import local, zone
 from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule
 from perdure.search.ranking.hits import Hits
 
@@ -105,3 +107,49 @@ async def show_facts(session: ChatSession, argument: str) -> None:
             session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
             return
     session.view.hint("/why ID shows where one comes from; `perdure fact edit ID TEXT` corrects it")
+
+
+AUTHORS = {
+    "person": "a person",
+    "correction": "a person",
+    "program": "a program",
+    "policy": "Perdure",
+    "system": "Perdure",
+}
+
+
+def origin_view(origin: FactOrigin) -> Iterator[RenderableType]:
+    """The versions of a fact with their authors and reasons, and its sources with their texts."""
+    yield Text.assemble(("fact", "bold cyan"), f"  {visible(origin.relation)}", (f"  {origin.id}", "dim"))
+    yield indented(origin.text)
+    for number, version in enumerate(origin.versions, 1):
+        author = AUTHORS.get(version.author, version.author)
+        model = f" with {version.model}" if version.model else ""
+        head = f"version {number}  {version.change} by {visible(author)}{visible(model)}: {version.reason}"
+        yield Text.assemble((head, "bold"), (f"  {local_time(version.created_at)}", "dim"))
+        if version.expired_at == version.created_at:  # nobody believed it, as a version that says who deleted a fact
+            continue
+        yield indented(version.text)
+        believed = "" if version.expired_at is None else f"; believed until {local_time(version.expired_at)}"
+        state = "" if version.state == "active" else f"; {version.state}"
+        yield Text(f"  {true_times(version.valid_at, version.invalid_at)}{believed}{state}", style="dim")
+    for source in origin.sources:
+        who = source.name or source.role or source.kind
+        yield line_view(f"from {who}, {local_time(source.at)}", source.id, source.text)
+        if source.run_id is not None:
+            yield Text(f"    {'  '.join(filter(None, (source.run_id, source.step_id)))}", style="dim")
+
+
+def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone: str | None = None) -> str:
+    """When a fact was true, in words, in this time zone or that of the times."""
+    if valid_at is None and invalid_at is None:
+        return "true at an unknown time"
+    since = "" if valid_at is None else f" since {day(valid_at, timezone)}"
+    until = "" if invalid_at is None else f" until {day(invalid_at, timezone)}"
+    return f"true{since}{until}"
+
+
+def day(at: datetime, timezone: str | None = None) -> str:
+    """A date there, with the time where it is not midnight: facts that name only a day have that."""
+    at = local(at, zone(timezone)) if timezone else at
+    return at.strftime("%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")

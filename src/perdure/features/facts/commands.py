@@ -15,17 +15,24 @@ from perdure.cli.session.needs import NO_STORE
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.commands.memory import show_origin
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.session.work import confirm, get_agent, read_pairs, read_value
     from perdure.cli.views.json import fields, score_shape
-    from perdure.cli.views.origins import day
     from perdure.cli.views.text import settings_view
     from perdure.cli.views.view import Output, fold, new_table, plural, short_id, visible
     from perdure.core.errors import InvalidInput
+    from perdure.core.forgetting.origins import origin_shape
     from perdure.core.ids import FactId
     from perdure.core.sources import TrustLabel
-    from perdure.features.facts.cli_views import entity_shape, fact_shape, fact_view, facts_view, rule_shape
+    from perdure.features.facts.cli_views import (
+        day,
+        entity_shape,
+        fact_shape,
+        fact_view,
+        facts_view,
+        origin_view,
+        rule_shape,
+    )
     from perdure.features.facts.fading.policy import Memory, kind_of
     from perdure.features.facts.units.context import context_facts
     from perdure.features.facts.units.graphs import FactFields
@@ -109,7 +116,8 @@ async def show_fact(view: Output, perdure: AsyncPerdure, fact: FactName) -> None
 async def history(view: Output, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
     [fact_id], _ = await find_facts(perdure, fact)
-    show_origin(view, await perdure.origins.why(fact_id))
+    origin = await perdure.facts.origin(fact_id)
+    view.show({"why": origin_shape(origin)}, *origin_view(origin))
     view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
@@ -201,7 +209,7 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
 
 async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[FactId], str]:
     """The facts whose ids begin so, and the time zone of the first. Raises: NotFound, InvalidInput."""
-    ids = [FactId(await perdure.origins.find_id(start, "fact")) for start in starts]
+    ids = [FactId(await perdure.ids.find(start, "fact")) for start in starts]
     return ids, await perdure.facts.timezone(ids[0])
 
 

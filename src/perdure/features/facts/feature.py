@@ -52,6 +52,8 @@ FEATURE = Feature(
         "texts_changed": "units.retraction:retract_changed",
         "texts_deleted": "units.retraction:retract_deleted",
         "wordings": "search.words:match_facts",
+        "fact_origin_shape": "wire:FactOriginShape",
+        "fact_view": "cli_views:origin_view",
         "origin_of": "origins:origin_of_fact",
         "compare": "upkeep:check_entities",
         "redacted_rows": "upkeep:renew_version",

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
+from perdure.core.forgetting.corrections import CorrectionItem, Key, Place
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import CorrectionItem, Key, Place
-from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId
+from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId, is_id
 from perdure.core.sources import TRUSTED, MemoryWrite, Source
 from perdure.domain.texts import TextKeeper
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
@@ -27,9 +27,8 @@ from perdure.features.facts.units.graphs import (
 )
 from perdure.features.facts.units.lines import own_version, sources_of
 from perdure.features.facts.values.facts import FACT_STATES, Entity, Episode, Fact, FactFilter, Graph
-from perdure.storage.tx import TEXT_TABLES, Tx
+from perdure.storage.tx import Tx
 
-PAGE = 200
 WAITING_MAX = 10_000
 CORRECTION: Mapping[str, Any] = {"type": "correction"}
 """Who deletes facts when a person takes a text out. No agent is told of it, for the text must not come back."""
@@ -42,7 +41,7 @@ class FactTexts:
     kind = "fact"
 
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
-        if TEXT_TABLES[table].owners == "graphs":
+        if is_id("graph", owner_id):
             return None, owner_id, tx.of(Graphs).get(GraphId(owner_id)).name
         graph = tx.of(Graphs).find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
         if graph is None:
@@ -88,22 +87,18 @@ class FactTexts:
                 problem = f"{id_} was changed again"
         return problem
 
-    def erase(
-        self, tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, at: datetime
-    ) -> tuple[int, Key | None] | None:
-        graph = tx.of(Graphs).find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
-        if graph is None and table not in ("entities", "episodes"):
-            return None
-        page = tx.mentions.scan(table, owner_id, redactor, after=after, limit=PAGE)
-        seqs, graph_id = [int(found.key[0]) for found in page.found], GraphId(owner_id)
-        if graph is not None:
-            _erase_texts(tx, graph, ArchiveId(owner_id), seqs, redactor, at=at)
-        elif table == "entities":
-            for entity in tx.of(Entities).list_by_seqs(graph_id, seqs):
-                tx.of(Entities).put(_without(entity, redactor))
-        else:
-            _erase_episodes(tx, graph_id, seqs, at=at)
-        return len(page.found), page.after
+    def erase(self, tx: Tx, table: str, owner_id: str, redactor: Redactor, seqs: Sequence[int], at: datetime) -> bool:
+        match table:
+            case "passages" if (graph := tx.of(Graphs).find_by_archive(ArchiveId(owner_id))) is not None:
+                _erase_texts(tx, graph, ArchiveId(owner_id), seqs, redactor, at=at)
+            case "entities":
+                for entity in tx.of(Entities).list_by_seqs(GraphId(owner_id), seqs):
+                    tx.of(Entities).put(_without(entity, redactor))
+            case "episodes":
+                _erase_episodes(tx, GraphId(owner_id), seqs, at=at)
+            case _:
+                return False
+        return True
 
     def erase_messages(self, tx: Tx, agent_id: AgentId, seqs: Sequence[int], at: datetime) -> None:
         by_graph: dict[GraphId, list[int]] = {}

@@ -7,14 +7,14 @@ from contextlib import suppress
 from datetime import tzinfo
 
 from perdure.core.errors import NotFound
+from perdure.core.forgetting.origins import FactOrigin, FactSource, FactVersionText
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.zones import local, zone
 from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.values.facts import Episode, Fact, FactChange
-from perdure.library.origins.answers import find_message
-from perdure.library.origins.values import FactOrigin, FactSource, FactVersionText
+from perdure.library.parts.part import find_message
 from perdure.storage.tx import Tx
 
 REASONS: Mapping[FactChange, str] = {

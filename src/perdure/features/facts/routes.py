@@ -10,19 +10,18 @@ from fastapi import Depends, Query
 from fastapi import Path as PathParam
 from pydantic import Field
 
+from perdure.core.forgetting.origins import origin_shape
 from perdure.core.sources import TrustLabel
 from perdure.features.facts import wire
 from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.values.facts import FactState
 from perdure.features.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
 from perdure.library.memory.search import BUDGET_MAX_TOKENS, period
-from perdure.library.origins.values import origin_shape
 from perdure.library.parts.checks import NUMBER_MAX, Page
 from perdure.search.ranking.hits import HITS_MAX
 from perdure.search.ranking.query import parse_time
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
 from perdure.server.wire.http import Library, Router, pages
-from perdure.server.wire.sources import FactOriginShape
 
 router = Router(tags=["facts"])
 
@@ -238,9 +237,9 @@ async def restore_fact(fact_id: FactIdIn, library: Library) -> wire.FactShape:
 
 
 @router.get("/v1/facts/{fact_id}/history")
-async def get_history(fact_id: FactIdIn, library: Library) -> FactOriginShape:
+async def get_history(fact_id: FactIdIn, library: Library) -> wire.FactOriginShape:
     """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
-    return FactOriginShape(origin_shape(await library.origins.why(fact_id)))
+    return wire.FactOriginShape(origin_shape(await library.facts.origin(fact_id)))
 
 
 @router.get("/v1/entities")

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.forgetting.origins import FactOrigin
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
@@ -15,6 +16,7 @@ from perdure.core.text.reprs import short_repr
 from perdure.features.facts.episodes import AsyncEpisodes
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
+from perdure.features.facts.origins import origin_of_fact
 from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import count_waiting
@@ -138,6 +140,11 @@ class AsyncFacts(AsyncEpisodes):
         check_text("fact_id", fact_id)
         fact = tx.of(Facts).get(fact_id)
         return with_entities(tx, tx.of(Graphs).get(fact.graph_id), [fact])[0]
+
+    @reads
+    def origin(self, tx: Tx, fact_id: FactId) -> FactOrigin:
+        """The versions of a fact with their reasons, and the texts that it comes from. Raises: NotFound."""
+        return origin_of_fact(tx, fact_id, None, self._ports.settings.timezone)
 
     @reads
     def history(self, tx: Tx, fact_id: FactId) -> FactHistory:

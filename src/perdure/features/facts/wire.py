@@ -11,6 +11,7 @@ from typing import Annotated, Literal, cast
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.origins import FactOrigin
 from perdure.core.ids import AgentId, GraphId
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
 from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
@@ -235,3 +236,10 @@ class MemoryShape(WireShape, of=Memory, fields="id text state"):
 
 class TidyShape(WireShape, of=TidyItem, fields="kind reason score memory.id memory.text memory.state", into="into.id"):
     """A fact or passage that fades, in its state of before. `into` is the id of that which a near-duplicate becomes."""
+
+
+class FactOriginShape(WireShape, of=FactOrigin, fields="type id text subject relation object"):
+    """The versions of a fact, and what it comes from."""
+
+    versions: list[Object]
+    sources: list[Object]

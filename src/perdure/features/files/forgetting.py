@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.forgetting.corrections import CorrectionItem, Key
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import ArchiveId, FileId
-from perdure.engine.forgetting.find import Spot
-from perdure.engine.forgetting.forget import checksum, passage_item
+from perdure.domain.corrections import checksum, passage_item
 from perdure.engine.ports import Ports
 from perdure.features.files.file_tables import Files
 from perdure.features.files.folder_tables import Folders
@@ -23,12 +22,12 @@ def still_read(tx: Tx, kind: str, owner_id: str) -> bool:
     return kind == "archives" and tx.of(Files).has_waiting(ArchiveId(owner_id))
 
 
-def forget_in_file(tx: Tx, spot: Spot, redactor: Redactor) -> CorrectionItem:
+def forget_in_file(tx: Tx, table: str, owner_id: str, seq: int, redactor: Redactor) -> CorrectionItem:
     """Mask the text in a passage or part of a file."""
-    if spot.table == "passages":
-        (passage,) = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
+    if table == "passages":
+        (passage,) = tx.passages.list_by_seqs(ArchiveId(owner_id), [seq])
         return passage_item(passage, tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0])))
-    file_id, seq = FileId(spot.owner_id), int(spot.key[0])
+    file_id = FileId(owner_id)
     text = tx.of(Files).get_part(file_id, seq)
     (masked,) = redactor.mask([text])
     tx.of(Files).put_part(file_id, seq, masked)

@@ -25,8 +25,8 @@ from perdure.domain.blocks.units import (
     restore_block,
     update_block,
 )
+from perdure.domain.corrections import put_block_value, record
 from perdure.engine.conversations.reset import delete
-from perdure.engine.forgetting.forget import put_block_value, record
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.library.parts.checks import Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.parts.part import AsyncPart, reads, writes

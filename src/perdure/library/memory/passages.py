@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -10,9 +10,10 @@ from typing import TypedDict, TypeVar, Unpack, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.forgetting.values import Correction, CorrectionItem
+from perdure.core.forgetting.corrections import Correction, CorrectionItem
 from perdure.core.ids import AgentId, ArchiveId, PassageId, is_id
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, TagMatch
+from perdure.core.sources import TRUSTED, TrustLabel
 from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
@@ -25,10 +26,8 @@ from perdure.domain.archives.passages import (
     restore_passage,
     update_passage,
 )
-from perdure.domain.archives.units import check_changeable
+from perdure.domain.corrections import passage_item, record
 from perdure.domain.values import as_tags, filter_tags
-from perdure.engine.forgetting import forget
-from perdure.engine.forgetting.forget import passage_item, record
 from perdure.library.memory.search import AsyncSearch
 from perdure.library.parts.checks import (
     Page,
@@ -39,7 +38,7 @@ from perdure.library.parts.checks import (
     current_principal,
     utc,
 )
-from perdure.library.parts.part import AsyncPart, writes
+from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.search.ranking.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
 
@@ -197,8 +196,8 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         now = self._ports.clock.now()
 
         def delete(tx: Tx, passage: Passage) -> CorrectionItem:
-            check_changeable(tx, passage.archive_id)
-            return forget.delete_passage(tx, passage, at=now)
+            delete_passage(tx, passage, at=now)
+            return passage_item(passage, None)
 
         return await self._correct_passages(ids, delete)
 
@@ -227,6 +226,18 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             return record(tx, self.id, "passage", what, [correct(tx, one) for one in passages], at=now)
 
         return await self._write(write)
+
+    @reads
+    def labels(self, tx: Tx, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
+        """Id -> label, of those of these passages that may come from outside."""
+        writes = [
+            write
+            for archive_id in dict.fromkeys(passage.archive_id for passage in passages)
+            for write in tx.sources.list_by_refs(
+                archive_id, [passage.id for passage in passages if passage.archive_id == archive_id]
+            )
+        ]
+        return {write.ref: write.label for write in writes if write.label not in TRUSTED}
 
     async def search_archive(
         self,

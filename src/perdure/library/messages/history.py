@@ -10,9 +10,9 @@ from perdure.core.conversations import SYSTEM_SEQ, Conversation
 from perdure.core.ids import ConversationId, MessageId
 from perdure.core.messages import Image, ImageLink, Message, Text
 from perdure.domain.conversations.importing import ImportedMessage, Importer
+from perdure.domain.corrections import message_item, record
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.conversations.importing import import_waiting
-from perdure.engine.forgetting.forget import message_item, record
 from perdure.engine.prompt.system_messages import render_system_message
 from perdure.engine.records.run_request import NewMessage
 from perdure.library.messages.paging import (

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from perdure.app import App
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Run
 from perdure.core.text.reprs import short_repr
@@ -110,6 +110,15 @@ def find_run(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Run:
     if agent_id is not None and run.key.agent_id != agent_id:
         raise NotFound("run", run_id, hint=f"agent {tx.agents.get(agent_id).name!r} has no such run")
     return run
+
+
+def find_message(tx: Tx, message_id: MessageId) -> Message:
+    """A message, also one that a reset took out of view. Raises: NotFound."""
+    agent_id, seq = tx.messages.place(message_id)
+    rows = tx.messages.list(agent_id, after_seq=seq - 1, before_seq=seq + 1, kinds=None, reset=True, limit=1)
+    if not rows:
+        raise NotFound("message", message_id, hint="it was removed")
+    return rows[0]
 
 
 def list_run_messages(tx: Tx, run: Run) -> Sequence[Message]:

@@ -16,6 +16,7 @@ from perdure.context.sections.assemble import View, assemble, canonical, digest_
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
+from perdure.core.features import Point
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.messages import Message
@@ -37,6 +38,9 @@ from perdure.library.parts.part import AsyncAgentPart, find_conversation, find_r
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
+
+HAS_ERASED: Point[[Tx, AgentId, datetime], bool] = Point("has_erased")
+"""Whether a text was erased from the agent's history after this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +350,7 @@ def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
 
 def is_redacted(tx: Tx, step: Step, request: ModelRequest) -> bool:
     """Whether a text was erased from the request after it was sent; it reads "[redacted]" there."""
-    return tx.erasures.has_erased(step.agent_id, since=step.created_at) and REDACTED.encode() in canonical(request)
+    return any(HAS_ERASED(tx, step.agent_id, step.created_at)) and REDACTED.encode() in canonical(request)
 
 
 def _step_place(step: Step) -> tuple[int, int]:

@@ -18,9 +18,6 @@ from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
 from perdure.library.sync.messages.sending import Sending
 from perdure.library.sync.messages.transcripts import Transcripts
-from perdure.library.sync.origins.corrections import Corrections
-from perdure.library.sync.origins.sources import Sources
-from perdure.library.sync.origins.why import Why
 from perdure.library.sync.runs.runs import Runs
 from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.tools.secrets import Secrets
@@ -29,9 +26,7 @@ from perdure.library.sync.tools.tools import AgentRules, AgentTools
 __all__ = ["Agent", "AgentById"]
 
 
-class AgentById(
-    Sending, History, Transcripts, Conversations, Archival, Steps, Runs, Corrections, Why, AgentRecord, AgentFeatures
-):
+class AgentById(Sending, History, Transcripts, Conversations, Archival, Steps, Runs, AgentRecord, AgentFeatures):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
     _inner: AsyncAgentById
@@ -48,11 +43,6 @@ class AgentById(
     def archives(self) -> AgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AgentArchives(self._portal, self._inner.archives)
-
-    @property
-    def sources(self) -> Sources:
-        """What the agent's memory came from; take back what came from one source."""
-        return Sources(self._portal, self._inner.sources)
 
     @property
     def secrets(self) -> Secrets:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from perdure.core.blocks import Author
+    from perdure.core.forgetting.corrections import Correction
     from perdure.core.ids import ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
+    from perdure.features.origins.find import Progress
+    from perdure.features.origins.origin_values import Origin
+    from perdure.features.origins.sync_sources import Sources
+    from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.parts.portal import Portal
@@ -153,6 +159,60 @@ class AgentFeatures:
         from perdure.features.groups.sync_companion_service import Companion
 
         return Companion(self._portal, self._inner.companion)
+
+    def find_mentions(self, text_or_id: str, *, progress: Progress = lambda what, done, total: None) -> ForgetPreview:
+        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
+
+        Args:
+            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
+        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
+        """
+        return self._portal.run(self._inner.find_mentions(text_or_id, progress=progress))
+
+    def forget(
+        self,
+        text_or_id: str,
+        *,
+        erase: bool = False,
+        author: Author | None = None,
+        progress: Progress = lambda what, done, total: None,
+    ) -> ForgetResult:
+        """Take a text out of what the agent sees and finds; `undo` brings it back.
+
+        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
+
+        Args:
+            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
+                and free space. This can't be undone, and others wait while the file is written anew.
+        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
+            StoreError.
+        """
+        return self._portal.run(self._inner.forget(text_or_id, erase=erase, author=author, progress=progress))
+
+    def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
+        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
+        return self._portal.run(self._inner.corrections(limit=limit))
+
+    def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
+        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
+        `conflicts`.
+
+        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
+        """
+        return self._portal.run(self._inner.undo(number, author=author))
+
+    def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        return self._portal.run(self._inner.why(of, conversation=conversation))
+
+    @property
+    def sources(self) -> Sources:
+        """What the agent's memory came from; take back what came from one source."""
+        from perdure.features.origins.sync_sources import Sources
+
+        return Sources(self._portal, self._inner.sources)
 
     def notify(
         self,

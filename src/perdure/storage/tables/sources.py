@@ -7,9 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId
+from perdure.core.features import find_features
+from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId
 from perdure.core.messages import Draft
-from perdure.core.sources import MemoryWrite, MessageSource, Source, SourceSummary, WriteSource
+from perdure.core.sources import MemoryWrite, MessageSource, Source, WriteSource
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import Row, dump, from_iso, insert_into, iso, load, restore, storable
@@ -25,8 +26,8 @@ OWNERS = " UNION ".join(
 )
 """The blocks, archives and graphs of an agent, whose writes its sources are of."""
 
-_OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :org_id')}) AND {OWN_AGENT}"
-
+_MORE_OWNERS = [(kind, *sql) for feature in find_features() for kind, sql in feature.text_owners.items()]
+_UNION = " UNION SELECT '{}', x.id FROM ({}) x WHERE {}"
 
 _ENTERED = (
     "SELECT s.seq, m.id, s.label, s.name, s.via FROM {first} CROSS JOIN {then} WHERE s.agent_id = :agent_id"
@@ -171,79 +172,18 @@ class Sources(Table):
     def add(self, writes: Sequence[MemoryWrite]) -> None:
         """Add the sources of writes; those of a repeated write stay. Raises: NotFound: a block, archive or graph."""
         for owner_id in dict.fromkeys(write.owner_id for write in writes):
-            self._check_own(owner_id)
+            check_memory(self._db, self._org_id, owner_id)
         add_writes(self._db, writes)
-
-    def _check_own(self, owner_id: str) -> None:
-        kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
-        own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
-        if not kind or not self._rows(own, owner_id=storable(owner_id)):
-            raise NotFound("memory", owner_id)
 
     def list_by_refs(self, owner_id: str, refs: Sequence[str]) -> Sequence[MemoryWrite]:
         """The writes of a block, archive or graph with these refs, in no order. Raises: NotFound."""
-        self._check_own(owner_id)
+        check_memory(self._db, self._org_id, owner_id)
         found: list[MemoryWrite] = []
         for some in parts(list(dict.fromkeys(refs))):
             where = Conditions("owner_id = :owner_id")
             where.among("ref", some)
-            found += self._writes(str(where), owner_id=storable(owner_id), **where.params)
+            found += read_writes(self._db, self._org_id, str(where), owner_id=storable(owner_id), **where.params)
         return found
-
-    def list_writes(
-        self, agent_id: AgentId, source: Source | None = None, *, run_id: RunId | None = None, limit: int = 1_000
-    ) -> Sequence[MemoryWrite]:
-        """The writes of an agent's memory from a source, or of a run; the newest first."""
-        where = Conditions(_OWNED)
-        where.equal("run_id", run_id)
-        if source is not None:
-            where.equal("label", source.label)
-            where.equal("name", source.name)
-        keys = self._rows(
-            f"SELECT DISTINCT owner_id, ref, created_at FROM memory_sources WHERE {where}"
-            " ORDER BY created_at DESC, owner_id, ref LIMIT :limit",
-            agent_id=agent_id,
-            limit=limit,
-            **where.params,
-        )
-        order = {(row[0], row[1]): place for place, row in enumerate(keys)}
-        found: list[MemoryWrite] = []
-        for owner_id, rows in groupby(sorted(order), key=lambda key: str(key[0])):
-            for some in parts([row[1] for row in rows]):
-                of_owner = Conditions("owner_id = :owner_id", owner_id=owner_id)
-                of_owner.among("ref", some)
-                found += self._writes(str(of_owner), **of_owner.params)
-        return sorted(found, key=lambda write: order[write.owner_id, write.ref])
-
-    def _writes(self, where: str, **params: Any) -> Sequence[MemoryWrite]:
-        rows = self._rows(f"SELECT {_WRITE} FROM memory_sources WHERE {where} ORDER BY owner_id, ref, place", **params)
-        return [_write(list(group)) for _, group in groupby(rows, key=lambda row: (row[0], row[1]))]
-
-    def summarise(self, agent_id: AgentId, *, limit: int = 500) -> Sequence[SourceSummary]:
-        """The sources of an agent's memory, the one with the newest write first."""
-        kinds = ", ".join(
-            f"SUM(CASE WHEN kind = '{kind}' AND reverted_by IS NULL THEN 1 ELSE 0 END)"
-            for kind in ("block", "passage", "fact")
-        )
-        rows = self._rows(
-            f"SELECT label, name, {kinds}, SUM(CASE WHEN reverted_by IS NULL THEN 0 ELSE 1 END), MIN(created_at),"
-            f" MAX(created_at) FROM memory_sources WHERE {_OWNED} GROUP BY label, name"
-            " ORDER BY MAX(created_at) DESC, label, name LIMIT :limit",
-            agent_id=agent_id,
-            limit=limit,
-        )
-        return [
-            SourceSummary(
-                source=Source(row[0], restore(row[1])),
-                blocks=row[2],
-                passages=row[3],
-                facts=row[4],
-                reverted=row[5],
-                first_at=from_iso(row[6]),
-                last_at=from_iso(row[7]),
-            )
-            for row in rows
-        ]
 
     def settings_of_sharers(self, agent_id: AgentId, name: str, *, but: AgentId) -> Sequence[Mapping[str, Any]]:
         """The settings of other agents that have a block or archive of this one, if they have the setting `name`."""
@@ -260,29 +200,33 @@ class Sources(Table):
         )
         return [load(row[0]) for row in rows]
 
-    def mark_reverted(self, owner_id: str, refs: Sequence[str], reverted_by: str) -> None:
-        """Note which correction took writes back. Raises: NotFound."""
-        statement = "UPDATE memory_sources SET reverted_by = :reverted_by"
-        self._change(owner_id, refs, statement, reverted_by=reverted_by)
-
-    def unmark_reverted(self, agent_id: AgentId, reverted_by: str) -> None:
-        """Note that a correction of an agent, which took writes back, was undone."""
-        self._run(
-            f"UPDATE memory_sources SET reverted_by = NULL WHERE reverted_by = :reverted_by AND {OWN_AGENT}"
-            " AND reverted_by LIKE :prefix",
-            agent_id=agent_id,
-            reverted_by=reverted_by,
-            prefix=f"{agent_id}/%",
-        )
-
     def delete(self, owner_id: str, refs: Sequence[str]) -> None:
         """Remove the sources of writes whose text is gone. Raises: NotFound."""
-        self._change(owner_id, refs, "DELETE FROM memory_sources")
+        change_writes(self._db, self._org_id, owner_id, refs, "DELETE FROM memory_sources")
 
-    def _change(self, owner_id: str, refs: Sequence[str], statement: str, **params: str) -> None:
-        self._check_own(owner_id)
-        of_write = f"{statement} WHERE owner_id = :owner_id AND ref = :ref"
-        self._db.run_many(of_write, [{"owner_id": owner_id, "ref": ref, **params} for ref in refs])
+
+def check_memory(db: Database, org_id: OrgId, owner_id: str) -> None:
+    """Raises: NotFound: there is no such block, archive or graph."""
+    kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
+    own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
+    if not kind or not db.rows(own, {"owner_id": storable(owner_id), "org_id": org_id}):
+        raise NotFound("memory", owner_id)
+
+
+def change_writes(
+    db: Database, org_id: OrgId, owner_id: str, refs: Sequence[str], statement: str, **params: str
+) -> None:
+    """Run a statement on the sources of writes. Raises: NotFound."""
+    check_memory(db, org_id, owner_id)
+    of_write = f"{statement} WHERE owner_id = :owner_id AND ref = :ref"
+    db.run_many(of_write, [{"owner_id": owner_id, "ref": ref, **params} for ref in refs])
+
+
+def read_writes(db: Database, org_id: OrgId, where: str, **params: Any) -> Sequence[MemoryWrite]:
+    """The writes of memory that a condition lets through, with all of their sources."""
+    sql = f"SELECT {_WRITE} FROM memory_sources WHERE {where} ORDER BY owner_id, ref, place"
+    rows = db.rows(sql, {**params, "org_id": org_id})
+    return [_write(list(group)) for _, group in groupby(rows, key=lambda row: (row[0], row[1]))]
 
 
 def _write(rows: Sequence[Row]) -> MemoryWrite:
@@ -301,3 +245,45 @@ def _write(rows: Sequence[Row]) -> MemoryWrite:
         created_at=from_iso(created_at),
         reverted_by=reverted_by,
     )
+
+
+class Owners(Table):
+    def list(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
+        """(table, id) of each block, archive and file that the agent has, its folders' included, of its graph with its
+        archives, and of blocks that it once edited and nobody has."""
+        own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
+        graph = f"FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE {own} AND a.agent_id = :agent_id"
+        graph += " AND g.org_id = :org_id"
+        rows = self._rows(
+            f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
+            " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
+            " (SELECT block_id FROM conversation_blocks WHERE agent_id = :agent_id) OR (b.id IN"
+            " (SELECT block_id FROM block_versions WHERE agent_id = :agent_id)"
+            " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
+            " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
+            f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
+            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)}"
+            f" UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
+            f" {graph} UNION SELECT 'archives', g.entity_archive_id {graph} ORDER BY 1, 2",
+            agent_id=agent_id,
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
+        """The agents that have this block, archive, file or graph."""
+        sql = {
+            "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
+            " conversation_blocks WHERE block_id = :id",
+            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id"
+            " FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE :id IN (g.fact_archive_id,"
+            " g.entity_archive_id)",
+            "graphs": "SELECT agent_id FROM agent_graphs WHERE graph_id = :id",
+        }
+        more = [agents for kind, _, agents in _MORE_OWNERS if kind == table]
+        found = " UNION ".join([sql[table], *more] if table in sql else more)
+        own = f"EXISTS (SELECT 1 FROM {table} WHERE id = :id AND org_id = :org_id)"
+        rows = self._rows(
+            f"SELECT id FROM agents WHERE org_id = :org_id AND {own} AND id IN ({found}) ORDER BY number",
+            id=storable(owner_id),
+        )
+        return [AgentId(row[0]) for row in rows]

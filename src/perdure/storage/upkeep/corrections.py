@@ -1,4 +1,4 @@
-"""`tx.corrections` and `tx.erasures`: changes that can be undone, and texts that are being removed from the store."""
+"""`tx.corrections`: changes of memory and history that can be undone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.forgetting.values import Correction, CorrectionItem, CorrectionKind, Erasure, title_of
+from perdure.core.forgetting.corrections import Correction, CorrectionItem, CorrectionKind, title_of
 from perdure.core.ids import AgentId
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
@@ -19,11 +19,7 @@ are still forgotten."""
 _FORGOTTEN = "kind = 'forget' AND undone_at IS NULL"
 _CORRECTION = row_format.RowFormat(Correction)
 _ITEM = row_format.RowFormat(CorrectionItem)
-_ERASURE = row_format.RowFormat(
-    Erasure, {row_format.Codec(row_format.dump, lambda text: tuple(map(tuple, row_format.load(text)))): "targets"}
-)
 _KEY = "agent_id, number"
-_PROGRESS = "text, targets, target, after, changed, passes, counts, updated_at, ended_at, owner"
 
 
 class Corrections(Table):
@@ -111,53 +107,3 @@ class Corrections(Table):
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT} AND {newest}"
         rows = self._rows(f"{sql} AND {where}", agent_id=agent_id, most=CORRECTIONS_MAX, **params)
         return [replace(one, text=title_of(one.text)) for one in map(_CORRECTION.read, rows)]
-
-
-class Erasures(Table):
-    def add(
-        self, agent_id: AgentId, text: str, targets: Sequence[tuple[str, str]], *, at: datetime, owner: str = ""
-    ) -> Erasure:
-        """Add an erasure that begins. Raises: NotFound."""
-        own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        number = self._next("erasures", "number", agent_id=own)
-        erasure = Erasure(
-            agent_id=agent_id, number=number, text=text, targets=targets, created_at=at, updated_at=at, owner=owner
-        )
-        self._run(row_format.insert_into("erasures", _ERASURE.columns), **_ERASURE.params(erasure))
-        return erasure
-
-    def get(self, agent_id: AgentId, number: int) -> Erasure:
-        """Its row is locked, so that several processes take turns. Raises: NotFound."""
-        sql = f"SELECT {_ERASURE.columns} FROM erasures WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}"
-        rows = self._rows(f"{sql}{self._db.for_update}", agent_id=agent_id, number=number)
-        return _ERASURE.read(first(rows, "erasure", str(number)))
-
-    def put(self, erasure: Erasure) -> Erasure:
-        """Store its progress."""
-        self._set("erasures", _ERASURE.params(erasure, _KEY), **_ERASURE.params(erasure, _PROGRESS))
-        return erasure
-
-    def list_unended(self, agent_id: AgentId | None = None, *, limit: int = 20) -> Sequence[Erasure]:
-        """Those that have not ended, of the agent or of all, the one whose last step is the oldest first."""
-        which = "" if agent_id is None else " AND e.agent_id = :agent_id"
-        return self._all(
-            _ERASURE,
-            f"SELECT {_ERASURE.columns} FROM erasures e WHERE ended_at IS NULL{which} AND EXISTS"
-            " (SELECT 1 FROM agents a WHERE a.id = e.agent_id AND a.org_id = :org_id) ORDER BY updated_at LIMIT :limit",
-            limit=limit,
-            **({} if agent_id is None else {"agent_id": agent_id}),
-        )
-
-    def release(self, owner: str) -> None:
-        """Have another process go on with the erasures of this one."""
-        self._run(
-            "UPDATE erasures SET owner = '' WHERE owner = :owner AND ended_at IS NULL"
-            " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = erasures.agent_id AND a.org_id = :org_id)",
-            owner=owner,
-        )
-
-    def has_erased(self, agent_id: AgentId, *, since: datetime) -> bool:
-        """Whether a text was erased from the agent's history after this time, also on behalf of another agent."""
-        touched = "updated_at >= :since AND (agent_id = :agent_id OR targets LIKE :target)"
-        sql = f"SELECT 1 FROM erasures WHERE {touched} AND {OWN_AGENT} LIMIT 1"
-        return bool(self._rows(sql, since=row_format.iso(since), agent_id=agent_id, target=f'%"{agent_id}"%'))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from perdure.core.agents import Agent, AgentFilter
+from perdure.core.blocks import Author, BlockVersion
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run, RunFilter, Usage
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
-from perdure.library.parts.checks import Page
+from perdure.library.parts.checks import Page, outside
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of
 
 AGENTS_MAX, RUNS_MAX = 50, 10
 
@@ -92,3 +93,28 @@ async def delete(request: Request, library: AsyncPerdure) -> Notice:
     agent = await library.agent(agent_id_of(request))
     await agent.delete()
     return Notice(f"Agent {agent.name!r} was deleted with its history.", location="/")
+
+
+def page_author() -> Author:
+    """The author of what somebody changes on a page."""
+    return outside(otherwise="dashboard")
+
+
+def version_shape(version: BlockVersion) -> Data:
+    """A version, with who wrote it, where and when."""
+    return {
+        **attributes(version, "block_id", "version", "value", "diff", "agent_name", why="reason", at="created_at"),
+        **attributes(version.author, "agent_id", "run_id", "message_id", "label", author="kind"),
+        "sources": [str(one.source) for one in version.author.sources if not one.source.is_trusted],
+    }
+
+
+UNDO = "/agents/{agent_id}/memory/undo"
+"""The path of what undoes a correction."""
+
+
+def correction_notice(text: str, agent_id: AgentId, number: int) -> Notice:
+    """What a correction did, and how it is undone, where a feature does that."""
+    if not any(UNDO in section.actions for section in sections_of("memory")):
+        return Notice(text)
+    return Notice(text, undo=UNDO.format(agent_id=agent_id), fields={"number": str(number)})

@@ -1,4 +1,4 @@
-"""Memory: the blocks of an agent with their versions, its archive, and a time line of every write."""
+"""Memory: the blocks of an agent with their versions, and its archive."""
 
 from __future__ import annotations
 
@@ -8,37 +8,26 @@ from typing import Any
 from starlette.requests import Request
 
 from perdure.core.agents import AgentFilter
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
 from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import ASCII_MIN
-from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, BlockId, PassageId
-from perdure.core.passages import CAPTURED, Passage, PassageFilter
+from perdure.core.passages import Passage, PassageFilter
 from perdure.core.sources import TRUST_LABELS, TrustLabel
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import attributes
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
-from perdure.library.origins.values import MemoryOrigin
-from perdure.library.parts.checks import Page, outside
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.home import agent_frame
+from perdure.ui.pages.home import agent_frame, correction_notice, page_author, version_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, field_of, form_of, is_number
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
-PLOTTED_MAX = 8
-"""As many lines as there are colours."""
-BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
-ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
-NO_REASON: Data = {"id": None, "tool": None, "reason": None}
-CALLERS = ("agent", "system")
-"""Authors that write in answer to a message."""
-
-
-def page_author() -> Author:
-    """The author of what somebody changes on a page."""
-    return outside(otherwise="dashboard")
+BLOCKS_MAX, SHARED_MAX = 100, 20
+ROWS_MAX, ROW_CHARS = 24, 60
 
 
 pages = Pages()
@@ -47,7 +36,7 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/memory", "memory.html", sections="memory")
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
-    first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
+    first or as a search finds it, with `tag` the texts that have it."""
     own, query = agent_of(request, library), request.query_params
     agent = await library.all_agents.resolve(own.id)
     blocks = await own.blocks.list()
@@ -64,9 +53,8 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
         texts = found = [*await own.list_passages(page, where=where)]
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
-    labels, attached = await own.sources.labels(texts), {block.id for block in blocks}
+    labels, attached = await own.labels(texts), {block.id for block in blocks}
     others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
-    timeline = await _writes(own, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
             block_shape(block) | {"shared": await _shared(library, own.id, block), "labels": await _labels(own, block)}
@@ -82,8 +70,6 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "search": search,
         "tag": tag,
         "after": after,
-        "writes": timeline,
-        "growth": None if timeline is None else _growth_of_all(timeline),
     }
 
 
@@ -113,64 +99,6 @@ async def _difference(request: Request, agent: AsyncAgentById, label: str | None
     return {"from": first, "to": second, "text": await agent.blocks.compare(label, first, second)}
 
 
-async def _writes(agent: AsyncAgentById, blocks: Sequence[Block]) -> list[Data]:
-    """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
-    writes = list[Data]()
-    for block in blocks:
-        reasons = await _reasons(agent, block.id)
-        for version in await agent.blocks.history(block.label, limit=VERSIONS_MAX):
-            key = version.version
-            writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
-    for passage in await agent.list_passages(Page(PASSAGES_MAX, ascending=False)):
-        source = passage.source
-        author = "system" if source.get("type") == CAPTURED else "agent" if source.get("run_id") else "user"
-        writes.append(
-            {
-                "kind": "archive",
-                "name": passage.id,
-                "text": passage.text,
-                "author": "file" if source.get("file_id") else author,
-                **{"agent_id": source.get("agent_id"), "agent_name": "", "why": ""},
-                "run_id": source.get("run_id"),
-                "message_id": source.get("message_id"),
-                "at": passage.created_at,
-            }
-        )
-    newest = sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
-    for write in newest:
-        if write["kind"] == "archive":
-            found_reasons = await _reasons(agent, write["name"]) if write["author"] in CALLERS else {}
-            write |= found_reasons.get(None, NO_REASON)
-    return newest
-
-
-async def _reasons(agent: AsyncAgentById, memory_id: str) -> dict[int | None, Data]:
-    """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
-    origin = await agent.why(memory_id)
-    if not isinstance(origin, MemoryOrigin):
-        return {}
-    return {
-        write.version: {"id": memory_id, "tool": write.tool, "reason": messages[-1].text[:REASON_CHARS]}
-        for write in origin.writes
-        if (messages := write.messages or origin.stands_for)
-    }
-
-
-def _growth_of_all(writes: Sequence[Data]) -> Data | None:
-    """The length of each block at the time of each write, oldest first; None: too few writes for a plot."""
-    ordered = [write for write in reversed(writes) if write["kind"] == "block"]
-    if len(ordered) < PLOTTED_MIN:
-        return None
-    series = []
-    for name in dict.fromkeys(write["name"] for write in ordered):
-        size, sizes = None, list[int | None]()
-        for write in ordered:
-            size = len(write["value"]) if write["name"] == name else size
-            sizes.append(size)
-        series.append({"label": name, "values": sizes, "unit": ""})
-    return {"x": [write["at"].timestamp() for write in ordered], "series": series[:PLOTTED_MAX]}
-
-
 def _growth(versions: Sequence[BlockVersion]) -> Data | None:
     """The length of a block over time; None: it has too few versions for a plot."""
     if len(versions) < PLOTTED_MIN:
@@ -187,15 +115,6 @@ def block_shape(block: Block) -> Data:
         "lines": [line for line in block.value.split("\n") if len(line.strip()) >= ASCII_MIN][:LINES_MAX],
         "rows": min(ROWS_MAX, 2 + block.value.count("\n") + len(block.value) // ROW_CHARS),
         "chars": len(block.value),
-    }
-
-
-def version_shape(version: BlockVersion) -> Data:
-    """A version, with who wrote it, where and when."""
-    return {
-        **attributes(version, "block_id", "version", "value", "diff", "agent_name", why="reason", at="created_at"),
-        **attributes(version.author, "agent_id", "run_id", "message_id", "label", author="kind"),
-        "sources": [str(one.source) for one in version.author.sources if not one.source.is_trusted],
     }
 
 
@@ -303,18 +222,6 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     return _notice(f"Deleted: {len(ids)}.", await agent.delete_passages(ids))
 
 
-@pages.post("/agents/{agent_id}/memory/undo", shows=memory)
-async def undo(request: Request, library: AsyncPerdure) -> Notice:
-    """Undo a correction of memory."""
-    number = field_of(await form_of(request), "number")
-    if not is_number(number):
-        raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
-    result = await agent_of(request, library).undo(int(number), author=page_author())
-    if result.conflicts:
-        return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
-    return Notice("Undone: it is as it was before.")
-
-
 @pages.post("/agents/{agent_id}/memory/passages/{passage_id}", shows=memory)
 async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Change the text of a passage."""
@@ -328,11 +235,6 @@ async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a passage."""
     agent, passage_id = agent_of(request, library), PassageId(request.path_params["passage_id"])
     return _notice("The passage was deleted.", await agent.delete_passages([passage_id]))
-
-
-def correction_notice(text: str, agent_id: AgentId, number: int) -> Notice:
-    """What a correction did, and how it is undone."""
-    return Notice(text, undo=f"/agents/{agent_id}/memory/undo", fields={"number": str(number)})
 
 
 def _notice(text: str, correction: Correction) -> Notice:

@@ -1,4 +1,4 @@
-"""Runs: the list, and one run with its requests and responses; and why: where a memory or an answer comes from."""
+"""Runs: the list, and one run with its steps, its messages, and a replay."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.context.request.explain import Explanation
 from perdure.core.errors import PerdureError
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
+from perdure.core.ids import RunId
 from perdure.core.messages import Message
-from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
-from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import RunSpan
-from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
@@ -79,15 +75,14 @@ def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Da
     return {"sum": sum(known) if known else None, "known": len(known), "unknown": len(measured) - len(known)}
 
 
-@pages.get("/runs/{run_id}", "run.html")
+@pages.get("/runs/{run_id}", "run.html", sections="run")
 async def run(request: Request, library: AsyncPerdure) -> Data:
-    """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
+    """One run: a waterfall of its steps and tools, its messages."""
     run_id = RunId(request.path_params["run_id"])
     run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
     steps = await library.agent_of(agent_id).steps(run_id=run_id, limit=STEPS_MAX)
     usage = await library.runs.usage_of_run(run_id)
-    wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
 
     def show(_: Run, message: Message) -> list[tuple[str, Data]]:
@@ -103,7 +98,6 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         "items": [item for _, item in items],
         "models": list(library.app.models.handles()),
         "replay": getattr(request.state, "replay", None),
-        "step": None if not wanted else answer_shape(await library.agent_of(agent_id).find_answer(wanted)),
     }
 
 
@@ -122,38 +116,6 @@ def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
         row = {"name": span.name, "seconds": seconds, "failed": span.failed, "left": left, "width": max(width, 3)}
         rows.append(row | {"is_part": span.parent_id is not None})
     return rows
-
-
-def answer_shape(origin: AnswerOrigin) -> Data:
-    """What was in the request of a step and what it brought, with tokens and prices."""
-    exchange, explanation, request = origin.exchange, origin.explanation, origin.request
-    return origin_shape(origin) | {
-        "id": origin.step_id,
-        "exchange": None
-        if exchange is None
-        else {"request": dict(exchange.request), "response": dict(exchange.response)},
-        "explanation": None if explanation is None else _explanation_shape(explanation),
-        "request": None if request is None else _request_shape(request),
-    }
-
-
-def _explanation_shape(explanation: Explanation) -> Data:
-    own = ("model", "status", "measured", "input_tokens", "cached_tokens", "price", "nodes", "digest")
-    others = {"output_tokens": "usage.output_tokens", "reason": "prefix_reason", "messages": "message_count"}
-    parts = [attributes(part, "name", "tokens", "price", cached="cached_tokens") for part in explanation.segments]
-    return attributes(explanation, *own, **others) | {"parts": parts}
-
-
-def _request_shape(request: ModelRequest) -> Data:
-    return {
-        "system": "\n\n".join(filter(None, (request.system, request.opening))),
-        "tail": request.tail,
-        "tools": [json.loads(json.dumps(tool, default=dict)) for tool in request.tools],
-        "messages": [
-            {"role": message.role, "kind": message.kind, "items": list(message_items(message)), "text": message.text}
-            for message in request.messages
-        ],
-    }
 
 
 @pages.post("/runs/{run_id}/cancel", shows=run)
@@ -197,37 +159,3 @@ async def export(request: Request) -> Response:
 
 
 pages.add("/runs/{run_id}/export", export)
-
-
-SOURCES_MAX = 20
-
-
-@pages.get("/why", "why.html")
-async def why(request: Request, library: AsyncPerdure) -> Data:
-    """The origin of what `of` names; see `AsyncAgent.why`."""
-    query = request.query_params
-    agent, conversation = query.get("agent"), query.get("conversation")
-    origin = await library.agent_of(None if not agent else AgentId(agent)).why(
-        query.get("of", ""), conversation=None if not conversation else ConversationId(conversation)
-    )
-    is_answer = isinstance(origin, AnswerOrigin)
-    return {
-        "title": "Why",
-        "agent_id": agent,
-        "step": answer_shape(origin) if isinstance(origin, AnswerOrigin) else None,
-        "memory": None if is_answer else origin_shape(origin),
-        "places": await _places(library, origin) if isinstance(origin, FactOrigin) else {},
-    }
-
-
-async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
-    """The id of a source of a fact -> the page where it stands."""
-    places = dict[str, str]()
-    for source in origin.sources[-SOURCES_MAX:]:
-        if is_id("passage", source.id):
-            places[source.id] = f"/why?of={source.id}"
-        if is_id("message", source.id) and source.text is not None:
-            message = await library.messages.message(MessageId(source.id))
-            line = await library.conversations.conversation_of_message(message.id)
-            places[source.id] = f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
-    return places

@@ -21,8 +21,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
-from perdure.ui.pages.home import agent_frame
-from perdure.ui.pages.memory import page_author
+from perdure.ui.pages.home import agent_frame, page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of
 
 TOOLS_MAX = 500

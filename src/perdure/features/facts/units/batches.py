@@ -340,7 +340,7 @@ def _load_changed(
     if PassageId(first.ref) not in places:
         return None
     own, _ = places[PassageId(first.ref)]
-    owners = tx.mentions.list_agents("archives", own)
+    owners = tx.owners.list_agents("archives", own)
     if owners and (agent is None or agent.id not in owners):
         agent = tx.agents.get(owners[0])
     if agent is None:

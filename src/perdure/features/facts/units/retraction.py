@@ -47,7 +47,7 @@ def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) ->
     else:
         passage = tx.passages.get(PassageId(ref))
         number, seq = tx.archives.get(passage.archive_id).number, passage.seq
-        lines = [(agent_id, -1 - number) for agent_id in tx.mentions.list_agents("archives", passage.archive_id)]
+        lines = [(agent_id, -1 - number) for agent_id in tx.owners.list_agents("archives", passage.archive_id)]
         new = replace(new, occurred_at=passage.occurred_at)
     for agent_id, conversation_seq in lines:
         if tx.of(Episodes).last_seq(agent_id, conversation_seq) < seq:

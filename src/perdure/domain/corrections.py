@@ -1,0 +1,78 @@
+"""Corrections as units of work record them: what was changed, and what undoing that needs."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from perdure.core.blocks import Author
+from perdure.core.forgetting.corrections import Correction, CorrectionItem, CorrectionKind, title_of
+from perdure.core.ids import AgentId, BlockId
+from perdure.core.messages import Message, parts_to_json
+from perdure.core.passages import Passage
+from perdure.storage.tx import Tx
+
+
+def record(
+    tx: Tx,
+    agent_id: AgentId,
+    kind: CorrectionKind,
+    text: str,
+    items: Sequence[CorrectionItem],
+    *,
+    at: datetime,
+    correction: Correction | None = None,
+) -> Correction:
+    """Store what a correction changed, so that it can be undone."""
+    if correction is None:
+        correction = tx.corrections.add(agent_id, kind, text if kind == "forget" else title_of(text), at=at)
+        correction = replace(correction, text=title_of(text))
+    return tx.corrections.add_items(correction, items)
+
+
+def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at: datetime) -> CorrectionItem:
+    """Give a block another value."""
+    before = tx.blocks.get(block_id)
+    after = tx.blocks.put(replace(before, value=value), expected=before.version, author=author, at=at)
+    return CorrectionItem(kind="block", id=block_id, before=str(before.version), after=checksum(after.value))
+
+
+def passage_item(before: Passage | None, after: Passage | None) -> CorrectionItem:
+    """What undoing a change of a passage needs, or its removal, or its making."""
+    held = None if after is None else checksum(passage_fields(after))
+    fields = ""
+    if before is not None:
+        fields = passage_fields(before, {"state": before.state, "state_origin": dict(before.state_origin)})
+    return CorrectionItem(kind="passage", id=(before or after).id, before=fields, after=held)  # type: ignore[union-attr]
+
+
+def passage_fields(passage: Passage, more: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The fields of a passage that people change, as JSON, and some more."""
+    return json.dumps(
+        {
+            "archive_id": passage.archive_id,
+            "text": passage.text,
+            "tags": list(passage.tags),
+            "metadata": dict(passage.metadata),
+            "source": dict(passage.source),
+            "created_at": passage.created_at.isoformat(),
+            "occurred_at": passage.occurred_at.isoformat(),
+            **more,
+        }
+    )
+
+
+def checksum(text: str) -> int:
+    """A number by which a later change of a text shows."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def message_item(before: Message, after: Message) -> CorrectionItem:
+    """What undoing a change of a message needs."""
+    parts = parts_to_json(after.parts)
+    return CorrectionItem(kind="message", id=before.id, before=parts_to_json(before.parts), after=checksum(parts))

@@ -1,0 +1,96 @@
+"""Why: where a memory or an answer comes from; and on the page of a run what the model saw at a step."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+
+from perdure.context.request.explain import Explanation
+from perdure.core.forgetting.origins import FactOrigin, origin_shape
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
+from perdure.core.models import ModelRequest
+from perdure.core.text.reprs import attributes
+from perdure.features.origins.origin_values import AnswerOrigin
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.pages.chat import message_items
+from perdure.ui.render import Data, Pages, Section
+
+pages = Pages()
+
+
+async def load_step(request: Request, library: AsyncPerdure) -> Data:
+    """With `step` what the model got there, and answered."""
+    if not (wanted := request.query_params.get("step")):
+        return {"step": None}
+    run = await library.runs.run(RunId(request.path_params["run_id"]))
+    return {"step": answer_shape(await library.agent_of(run.key.agent_id).find_answer(wanted))}
+
+
+STEP = Section(name="step", load=load_step, actions={}, is_of_page=True)
+
+
+def answer_shape(origin: AnswerOrigin) -> Data:
+    """What was in the request of a step and what it brought, with tokens and prices."""
+    exchange, explanation, request = origin.exchange, origin.explanation, origin.request
+    return origin_shape(origin) | {
+        "id": origin.step_id,
+        "exchange": None
+        if exchange is None
+        else {"request": dict(exchange.request), "response": dict(exchange.response)},
+        "explanation": None if explanation is None else _explanation_shape(explanation),
+        "request": None if request is None else _request_shape(request),
+    }
+
+
+def _explanation_shape(explanation: Explanation) -> Data:
+    own = ("model", "status", "measured", "input_tokens", "cached_tokens", "price", "nodes", "digest")
+    others = {"output_tokens": "usage.output_tokens", "reason": "prefix_reason", "messages": "message_count"}
+    parts = [attributes(part, "name", "tokens", "price", cached="cached_tokens") for part in explanation.segments]
+    return attributes(explanation, *own, **others) | {"parts": parts}
+
+
+def _request_shape(request: ModelRequest) -> Data:
+    return {
+        "system": "\n\n".join(filter(None, (request.system, request.opening))),
+        "tail": request.tail,
+        "tools": [json.loads(json.dumps(tool, default=dict)) for tool in request.tools],
+        "messages": [
+            {"role": message.role, "kind": message.kind, "items": list(message_items(message)), "text": message.text}
+            for message in request.messages
+        ],
+    }
+
+
+SOURCES_MAX = 20
+
+
+@pages.get("/why", "why.html")
+async def why(request: Request, library: AsyncPerdure) -> Data:
+    """The origin of what `of` names; see `AsyncAgent.why`."""
+    query = request.query_params
+    agent, conversation = query.get("agent"), query.get("conversation")
+    origin = await library.agent_of(None if not agent else AgentId(agent)).why(
+        query.get("of", ""), conversation=None if not conversation else ConversationId(conversation)
+    )
+    is_answer = isinstance(origin, AnswerOrigin)
+    return {
+        "title": "Why",
+        "agent_id": agent,
+        "step": answer_shape(origin) if isinstance(origin, AnswerOrigin) else None,
+        "memory": None if is_answer else origin_shape(origin),
+        "places": await _places(library, origin) if isinstance(origin, FactOrigin) else {},
+    }
+
+
+async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
+    """The id of a source of a fact -> the page where it stands."""
+    places = dict[str, str]()
+    for source in origin.sources[-SOURCES_MAX:]:
+        if is_id("passage", source.id):
+            places[source.id] = f"/why?of={source.id}"
+        if is_id("message", source.id) and source.text is not None:
+            message = await library.messages.message(MessageId(source.id))
+            line = await library.conversations.conversation_of_message(message.id)
+            places[source.id] = f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
+    return places

@@ -1,0 +1,260 @@
+"""What was in the request behind an answer: blocks, summaries, recalled texts, searches and messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.app import ModelRegistry
+from perdure.context.sections.assemble import View, parse_recalled
+from perdure.context.sections.envelopes import is_block_key
+from perdure.core.blocks import BlockVersion
+from perdure.core.errors import NotFound, PerdureError
+from perdure.core.events import MemoryRecalled
+from perdure.core.ids import BlockId, MessageId
+from perdure.core.messages import Message
+from perdure.core.nodes import node_handle
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import Run, Step
+from perdure.engine.search.tools import search_tools
+from perdure.features.origins.origin_values import (
+    AnswerOrigin,
+    BlockText,
+    MessageText,
+    RecalledText,
+    SearchText,
+    SummaryText,
+)
+from perdure.library.runs.steps import explain_step
+from perdure.storage.tx import Tx
+
+VERSIONS_AT_ONCE = 50
+_PIECE = re.compile(r"^\[(\d+)\] (.*(?:\n  .*)*)", re.MULTILINE)
+"""A piece of a recalled text. Its lines after the first are indented, so no text can imitate another piece."""
+_PASSAGE = re.compile(r"passage-[0-9a-f-]{36}")
+
+
+def last_step(tx: Tx, run: Run) -> Step:
+    """The step that brought the run's last answer. Raises: NotFound: the run has called no model."""
+    steps = tx.steps.list_by_run(run.key)
+    found = next((step for step in reversed(steps) if step.status == "success"), steps[-1] if steps else None)
+    if found is None:
+        raise NotFound("answer of this run", run.id, hint="it has called no model")
+    return found
+
+
+def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: TokenCounter) -> AnswerOrigin:
+    """What was in the request of a step, and the answer that it brought."""
+    brought = [row for row in tx.messages.list_by_run(run, reset=True) if row.step_id == step.id]
+    answer = next((row for row in brought if row.role == "assistant"), None)
+    origin = AnswerOrigin(
+        agent_id=step.agent_id,
+        conversation_id=run.conversation_id,
+        run_id=run.id,
+        step_id=step.id,
+        message_id=None if answer is None else answer.id,
+        model=step.model,
+        at=step.created_at,
+        text="" if answer is None else answer.text,
+        exchange=tx.steps.exchange(step),
+    )
+    try:
+        view, request, explanation = explain_step(tx, step, models, counter)
+    except PerdureError as error:
+        return replace(origin, problem=str(error))
+    return replace(
+        origin,
+        blocks=(*_prompt_blocks(tx, run, view), *_shown_changes(tx, run, view)),
+        summaries=_summaries(tx, view),
+        recalled=_recalled(tx, run, parse_recalled(request.tail)),
+        searches=_searches(request.messages),
+        messages=tuple(map(MessageText.of, request.messages)),
+        tail=request.tail,
+        request=request,
+        explanation=explanation,
+    )
+
+
+def _prompt_blocks(tx: Tx, run: Run, view: View) -> list[BlockText]:
+    """The blocks in the prompt, in the order of the agent's. A run's own system text holds none."""
+    if run.options.system is not None:
+        return []
+    found = []
+    current = [block.id for block in tx.blocks.list_by_agent(run.key.agent_id, run.conversation_seq)]
+    for key in dict.fromkeys([*current, *view.prefix.seen]):
+        if key in view.prefix.seen and is_block_key(key):
+            number = view.prefix.seen[key]
+            version = _find_version(tx, key, number)
+            label, text = ("", None) if version is None else (version.label, version.value)
+            found.append(BlockText(block_id=key, label=label, version=number, text=text))
+    return found
+
+
+def _find_version(tx: Tx, block_id: str, version: int) -> BlockVersion | None:
+    """A version of a block; None: the block was deleted."""
+    with suppress(NotFound):
+        return tx.blocks.version(BlockId(block_id), version)
+    return None
+
+
+def _rows(view: View) -> Sequence[Message]:
+    """The rows of the log in the request."""
+    return (*view.pinned, *view.rows)
+
+
+def _shown_changes(tx: Tx, run: Run, view: View) -> list[BlockText]:
+    """The changes of blocks that messages behind the prompt show, in their order."""
+    own = _own_edits(tx, run, view)
+    found: list[BlockText] = []
+    for row in _rows(view):
+        if row.kind == "memory_delta":
+            found += _delta(tx, view, row)
+        found += own.get(row.id, ())
+    return found
+
+
+def _own_edits(tx: Tx, run: Run, view: View) -> Mapping[MessageId, Sequence[BlockText]]:
+    """Message with calls -> the versions that the agent made by them; their results show these."""
+    callers = {row.id: row for row in _rows(view) if row.calls}
+    if not callers:
+        return {}
+    since = next(iter(callers.values())).created_at
+    current = [block.id for block in tx.blocks.list_by_agent(run.key.agent_id, run.conversation_seq)]
+    found: dict[MessageId, list[BlockText]] = {}
+    for key in dict.fromkeys([*(key for key in view.prefix.seen if is_block_key(key)), *current]):
+        for version in _versions_since(tx, BlockId(key), since):
+            message_id = version.author.message_id
+            if message_id in callers:
+                text = BlockText(
+                    block_id=key,
+                    label=version.label,
+                    version=version.version,
+                    text=version.value,
+                    message_id=message_id,
+                    change="edited",
+                )
+                found.setdefault(message_id, []).append(text)
+    return found
+
+
+def _versions_since(tx: Tx, block_id: BlockId, since: datetime) -> list[BlockVersion]:
+    """The versions of a block from a time on, oldest first; none of a deleted block."""
+    found: list[BlockVersion] = []
+    before: int | None = None
+    with suppress(NotFound):
+        while page := tx.blocks.versions(block_id, limit=VERSIONS_AT_ONCE, before=before):
+            found += [version for version in page if version.created_at >= since]
+            before = page[-1].version
+            if page[-1].created_at < since:
+                break
+    return found[::-1]
+
+
+def _delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
+    """The change that a memory delta tells of."""
+    try:
+        fields: dict[str, Any] = json.loads(row.text)
+    except ValueError:  # a row of an older store
+        return []
+    if fields.get("op") == "facts":  # of no block
+        return []
+    version = fields.get("version")
+    block_id = fields.get("block") or _block_of(tx, view, row, fields)
+    text = fields.get("value")
+    if text is None and block_id is not None and version is not None:  # the prompt shows it already
+        shown = _find_version(tx, block_id, version)
+        text = None if shown is None else shown.value
+    return [
+        BlockText(
+            block_id=block_id,
+            label=str(fields.get("label")),
+            version=version,
+            text=text,
+            message_id=row.id,
+            change=fields.get("op"),
+        )
+    ]
+
+
+def _block_of(tx: Tx, view: View, row: Message, fields: Mapping[str, Any]) -> str | None:
+    """The block that a delta shows, by its label and version."""
+    blocks = tx.blocks.list_by_agent(row.agent_id, row.conversation_seq)
+    for key in dict.fromkeys([*(block.id for block in blocks), *view.prefix.seen]):
+        version = _find_version(tx, key, fields.get("version", -1)) if is_block_key(key) else None
+        if version is not None and version.label == fields.get("label"):
+            return key
+    return None
+
+
+def _summaries(tx: Tx, view: View) -> tuple[SummaryText, ...]:
+    """The summaries in the request, oldest first."""
+    prefix, found = view.prefix, []
+    for node in tx.nodes.list_by_seqs(prefix.agent_id, prefix.conversation_seq, prefix.nodes):
+        ends = [
+            tx.messages.list(
+                node.agent_id,
+                conversation_seq=node.conversation_seq,
+                after_seq=node.from_message_seq - 1,
+                before_seq=node.upto_message_seq + 1,
+                newest_first=newest_first,
+                kinds=None,
+                reset=True,
+                limit=1,
+            )
+            for newest_first in (False, True)
+        ]
+        first, last = (rows[0].id if rows else None for rows in ends)
+        found.append(
+            SummaryText(
+                handle=node_handle(node.seq),
+                text=node.text,
+                message_count=node.message_count,
+                first_message_id=first,
+                last_message_id=last,
+            )
+        )
+    return tuple(found)
+
+
+def _recalled(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
+    """The pieces of a request's recalled text, with their sources."""
+    if not text:
+        return ()
+    sources: Sequence[Mapping[str, Any]] = ()
+    after = 0
+    while events := tx.events.list(run.key, after=after):
+        sources = next((one.event.sources for one in events if isinstance(one.event, MemoryRecalled)), sources)
+        after = events[-1].seq
+    pieces = {int(match[1]): match[2].replace("\n  ", "\n") for match in _PIECE.finditer(text)}
+    return tuple(
+        RecalledText(
+            kind=str(source.get("kind")),
+            id=str(source.get("id")),
+            name=str(source.get("name") or ""),
+            score=float(source.get("score") or 0),
+            text=pieces.get(number, ""),
+        )
+        for number, source in enumerate(sources, start=1)
+    )
+
+
+def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
+    """The agent's searches whose results are in the request."""
+    calls = {call.call_id: call for row in messages for call in row.calls if call.name in search_tools()}
+    return tuple(
+        SearchText(
+            tool=result.name,
+            arguments=calls[result.call_id].arguments if result.call_id in calls else "",
+            message_id=row.id,
+            text=result.text,
+            passage_ids=tuple(dict.fromkeys(_PASSAGE.findall(result.text))),
+        )
+        for row in messages
+        for result in row.results
+        if result.name in search_tools()
+    )

@@ -1,0 +1,107 @@
+"""Corrections of an agent: what was changed so that it can be undone; and a text that it is to forget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from perdure.core.blocks import Author
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.forgetting.corrections import Correction
+from perdure.core.ids import AgentId
+from perdure.domain.agents.units import COMPANIONS
+from perdure.features.origins.erase import erase as erase_text
+from perdure.features.origins.find import Progress, find_mentions, resolve_text
+from perdure.features.origins.forget import forget, undo
+from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+from perdure.library.parts.checks import check_limit, check_number, check_text, outside
+from perdure.library.parts.part import AsyncAgentPart, reads
+from perdure.storage.tx import Tx
+
+
+def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
+    """The agents that have copies, the text that is to leave them too, and the number of their next message."""
+    if not any(found := COMPANIONS(tx, agent_id)):
+        return ()
+    with suppress(NotFound, InvalidInput):  # then it is refused for the agent
+        text = resolve_text(tx, agent_id, text_or_id)
+        return [(one, text, tx.messages.next_seq(one)) for some in found for one in some]
+    return ()
+
+
+class AsyncCorrections(AsyncAgentPart):
+    """Corrections of an agent's memory and history; `AsyncAgent` has these methods. Each can be undone, except what is
+    erased."""
+
+    async def find_mentions(
+        self, text_or_id: str, *, progress: Progress = lambda what, done, total: None
+    ) -> ForgetPreview:
+        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
+
+        Args:
+            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
+        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
+        """
+        check_text("text", text_or_id)
+        return await find_mentions(self._ports, self.id, text_or_id, progress=progress)
+
+    async def forget(
+        self,
+        text_or_id: str,
+        *,
+        erase: bool = False,
+        author: Author | None = None,
+        progress: Progress = lambda what, done, total: None,
+    ) -> ForgetResult:
+        """Take a text out of what the agent sees and finds; `undo` brings it back.
+
+        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
+
+        Args:
+            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
+                and free space. This can't be undone, and others wait while the file is written anew.
+        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
+            StoreError.
+        """
+        check_text("text", text_or_id)
+
+        async def take_out(one: AgentId, text: str) -> ForgetResult:
+            if erase:
+                result = await erase_text(self._ports, one, text, progress=progress)
+            else:
+                result = await forget(self._ports, one, text, author=author or outside())
+            await self._note_changes(one)
+            return result
+
+        # A companion has copies of what it read. They go first: if it is at work, nothing is done.
+        copies = await self._ports.store.read(_copies, self.id, text_or_id)
+        for one, text, _ in copies:
+            await take_out(one, text)
+        result = await take_out(self.id, text_or_id)
+        for one, text, next_seq in copies:  # it may have begun to read meanwhile
+            if await self._ports.store.read(lambda tx: tx.messages.next_seq(one)) != next_seq:  # noqa: B023
+                await take_out(one, text)
+        return result
+
+    @reads
+    def corrections(self, tx: Tx, *, limit: int = 20) -> Sequence[Correction]:
+        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        tx.agents.model(self.id)
+        return tx.corrections.list(self.id, limit=limit)
+
+    async def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
+        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
+        `conflicts`.
+
+        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
+        """
+        check_number("number", number)
+        result = await undo(self._ports, self.id, number, author=author or outside())
+        await self._note_changes(self.id)
+        return result
+
+    async def _note_changes(self, agent_id: AgentId) -> None:
+        """Have the summaries in view that lost a text written again in the background."""
+        for one in await self._ports.store.read(lambda tx: tx.conversations.list(agent_id)):
+            self._app.runner.after_runs.note_change((agent_id, one.seq))

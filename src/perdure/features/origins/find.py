@@ -1,0 +1,173 @@
+"""Where a text stands that an agent is to forget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.corrections import Key, Place
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
+from perdure.core.messages import Message, parts_to_json
+from perdure.domain.archives.passages import get_passage
+from perdure.domain.texts import keepers
+from perdure.engine.ports import Ports
+from perdure.features.origins.mentions import TEXT_TABLES, TextMentions
+from perdure.features.origins.tables import Erasures
+from perdure.features.origins.values import IN_VIEW, ForgetPreview, Found, Mention
+from perdure.storage.tx import Tx
+
+PAGE = 500
+MENTIONS_MAX = 200
+"""The most mentions that a preview shows."""
+EXCERPT_CHARS = 120
+ID_CHARS_MIN = 8
+"""The fewest characters of a text that is named by an id: a shorter one stands in too many places."""
+
+Progress = Callable[[str, int, int], None]
+"""Takes what is being done, how much of it is done, and how much there is to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A row in which the text stands, and how people are told of it."""
+
+    table: str
+    owner_id: str
+    key: Key
+    mention: Mention
+
+
+def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
+    """The text to forget; of an id the whole text of that message or passage. Raises: NotFound, InvalidInput."""
+    tx.agents.model(agent_id)
+    if is_id("message", text_or_id):
+        message = tx.messages.get(MessageId(text_or_id))
+        text = message.text if message.agent_id == agent_id else ""
+    elif is_id("passage", text_or_id):
+        text = get_passage(tx, agent_id, PassageId(text_or_id)).text
+    elif is_id("block", text_or_id):
+        raise InvalidInput(f"{text_or_id} is a whole block: give the text of a line in it, or delete the block")
+    else:
+        return Redactor(text_or_id).text
+    if len(text.strip()) < ID_CHARS_MIN:
+        raise InvalidInput(f"{text_or_id} says {text!r}, which is too short to look for everywhere: give a longer text")
+    return Redactor(text).text
+
+
+async def find_mentions(
+    ports: Ports, agent_id: AgentId, text_or_id: str, *, progress: Progress = lambda what, done, total: None
+) -> ForgetPreview:
+    """Where the text stands that the agent is to forget. Raises: NotFound, InvalidInput."""
+    text = await ports.store.read(resolve_text, agent_id, text_or_id)
+    counts: Counter[Place] = Counter()
+    first: dict[bool, list[Mention]] = {True: [], False: []}
+    shared: dict[AgentId, None] = {}
+    async for spots in scan(ports, agent_id, Redactor(text), progress=progress):
+        for spot in spots:
+            counts[spot.mention.place] += 1
+            kept = first[spot.mention.place in IN_VIEW]
+            if len(kept) < MENTIONS_MAX:
+                kept.append(spot.mention)
+        for table, owner_id in dict.fromkeys((TEXT_TABLES[spot.table].owners, spot.owner_id) for spot in spots):
+            if table != "agents":
+                shared |= dict.fromkeys(
+                    await ports.store.read(lambda tx, *owner: tx.owners.list_agents(*owner), table, owner_id)
+                )
+    shared.pop(agent_id, None)
+    mentions = (first[True] + first[False])[:MENTIONS_MAX]
+    unended = await ports.store.read(lambda tx: tx.of(Erasures).list_unended(agent_id, limit=1))
+    return ForgetPreview(text, dict(counts), mentions, tuple(shared), bool(unended))
+
+
+async def scan(
+    ports: Ports,
+    agent_id: AgentId,
+    redactor: Redactor,
+    *,
+    places: Sequence[Place] | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> AsyncIterator[Sequence[Spot]]:
+    """The rows in which the text stands, page by page; with `places` only of these."""
+    owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))
+    targets = targets_of([*owners, ("agents", agent_id)])
+    if places is not None:
+        wanted = {"message_revisions", *(name for name, one in TEXT_TABLES.items() if one.place in places)}
+        targets = [target for target in targets if target[0] in wanted]
+    for done, (table, owner_id) in enumerate(targets):
+        progress("looking", done, len(targets))
+        after: Key | None = None
+        while True:
+            spots, after = await ports.store.read(_scan_page, table, owner_id, redactor, after)
+            yield [spot for spot in spots if places is None or spot.mention.place in places]
+            if after is None:
+                break
+    progress("looking", len(targets), len(targets))
+
+
+def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The tables with texts of these blocks, archives, files, graphs and agents, in this order, with their owners."""
+    kinds = [one.owners for one in TEXT_TABLES.values()]
+    own = sorted(owners, key=lambda owner: kinds.index(owner[0]))
+    return [(table, id_) for kind, id_ in own for table, one in TEXT_TABLES.items() if one.owners == kind]
+
+
+def _scan_page(
+    tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None
+) -> tuple[Sequence[Spot], Key | None]:
+    """The spots in the next rows of an owner, and where to go on; None: the end."""
+    page = tx.of(TextMentions).scan(table, owner_id, redactor, after=after, limit=PAGE)
+    messages: Mapping[int, Message] = {}
+    if table in ("messages", "message_revisions") and page.found:
+        seqs = sorted({int(found.key[0]) for found in page.found})
+        messages = {one.seq: one for one in tx.messages.list_by_seqs(AgentId(owner_id), seqs)}
+    spots = [
+        Spot(table, owner_id, found.key, _mention(tx, table, owner_id, found, redactor, messages))
+        for found in page.found
+    ]
+    return spots, page.after
+
+
+def _mention(
+    tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
+) -> Mention:
+    """How people are told of a row."""
+    place = TEXT_TABLES[table].place
+    id_, name = owner_id, ""
+    kept = next(filter(None, (keeper.describe(tx, table, owner_id, found.key) for keeper in keepers())), None)
+    match table:
+        case _ if kept is not None:
+            place, id_, name = kept[0] or place, kept[1], kept[2]
+        case "blocks":
+            block = tx.blocks.get(BlockId(owner_id))
+            name = block.label
+            if not redactor.finds(block.value):
+                place = "settings"
+        case "block_versions":
+            version = int(found.key[0])
+            name = f"{tx.blocks.version(BlockId(owner_id), version).label}, version {version}"
+        case "passages":
+            passage = tx.passages.list_by_seqs(ArchiveId(owner_id), [int(found.key[0])])[0]
+            id_, name = passage.id, tx.archives.get(passage.archive_id).name
+            if tx.archives.find_owner(passage.archive_id) is not None:
+                place = "file"
+        case _ if TEXT_TABLES[table].owners != "agents":
+            name = tx.of(TextMentions).name_of(table, owner_id)
+        case "messages" | "message_revisions":
+            seq, revision = int(found.key[0]), int(found.key[1]) if len(found.key) > 1 else 0
+            message = messages.get(seq)
+            place, name = "earlier_message", f"message {seq}"
+            if message is not None:
+                id_, name = message.id, message.role if message.kind == "message" else message.kind
+                parts = parts_to_json(message.parts)
+                if message.revision == revision and redactor.redact_parts(parts) != parts:
+                    place = "message"
+        case "summary_nodes":
+            id_ = f"{found.key[0]}:{found.key[1]}"
+    texts = list(found.texts.values())
+    if place == "message":
+        texts.insert(0, messages[int(found.key[0])].text)
+    text = next(filter(redactor.finds, texts), "")
+    return Mention(place, id_, name, redactor.excerpt(text) or texts[0][:EXCERPT_CHARS])

@@ -1,0 +1,295 @@
+"""Taking a text out of an agent's view, and undoing that and other corrections."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from perdure.core.blocks import Author
+from perdure.core.errors import ConversationBusy, NotFound, PerdureError
+from perdure.core.features import Point
+from perdure.core.forgetting.corrections import Correction, CorrectionItem, Place
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId
+from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
+from perdure.core.passages import Passage
+from perdure.domain.archives.passages import delete_passage
+from perdure.domain.corrections import checksum, message_item, passage_fields, passage_item, put_block_value, record
+from perdure.domain.texts import TEXTS_CHANGED, keeper_of, keepers
+from perdure.engine.compaction.revise import revise_nodes
+from perdure.engine.conversations.edit import count_anew
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.origins.find import Spot, resolve_text, scan
+from perdure.features.origins.mentions import TextMentions
+from perdure.features.origins.tables import Journal
+from perdure.features.origins.values import IN_FILES, IN_VIEW, ForgetResult, UndoResult
+from perdure.storage.tx import Tx
+
+STEP = 50
+"""How many things one transaction changes."""
+
+FORGET_IN_FILE: Point[[Tx, str, str, int, Redactor], CorrectionItem] = Point("forget_in_file")
+"""Masks the text in the row of this table, owner and number: a part or passage of a file."""
+RESTORE_FILE: Point[[Tx, CorrectionItem], str] = Point("restore_file")
+"""Restores a part of a file; returns why not."""
+
+
+async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Author) -> ForgetResult:
+    """Take a text out of the agent's blocks, passages, messages, summaries and facts; `undo` brings all of it back.
+
+    A block loses the line, an archive the passage, and facts are no longer believed; messages and summaries read
+    "[redacted]", files are masked. It goes on after an interruption when it is called again. Where the text stands out
+    of view only, it is noted as forgotten for agent files.
+    Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
+    """
+    text = await ports.store.read(resolve_text, agent_id, text_or_id)
+    redactor = Redactor(text)
+    await ports.store.read(check_idle, [agent_id])
+    # First what waits to be read: else it might become a fact behind the place that the scan has come to.
+    now, unread = ports.clock.now, partial(_forget_waiting, agent_id=agent_id, redactor=redactor)
+    correction, places = await ports.store.write(unread, at=now(), correction=None, news=False)
+    counts: Counter[Place] = Counter(places)
+    is_out_of_view = False
+    async for found in scan(ports, agent_id, redactor, places=(*IN_VIEW, *IN_FILES)):
+        spots = [spot for spot in found if spot.mention.place in IN_VIEW]
+        is_out_of_view = is_out_of_view or len(spots) < len(found)
+        for at in range(0, len(spots), STEP):
+            part = spots[at : at + STEP]
+            correction, places = await ports.store.write(
+                _forget_step, agent_id, part, redactor, correction, ports.inputs(), author=author
+            )
+            counts.update(places)
+    correction, places = await ports.store.write(unread, at=now(), correction=correction, news=True)
+    counts.update(places)
+    if correction is None and is_out_of_view:
+        await ports.store.write(record, agent_id, "forget", text, (), at=now())
+    return ForgetResult(dict(counts), correction if counts else None)
+
+
+def check_idle(tx: Tx, agent_ids: Sequence[AgentId]) -> None:
+    """Raises: ConversationBusy: a run of one of these agents has not ended."""
+    for agent_id in agent_ids:
+        if (run_id := tx.of(TextMentions).find_unended_run(agent_id)) is not None:
+            raise ConversationBusy(run_id)
+
+
+def _forget_step(
+    tx: Tx,
+    agent_id: AgentId,
+    spots: Sequence[Spot],
+    redactor: Redactor,
+    correction: Correction | None,
+    inputs: UnitInputs,
+    *,
+    author: Author,
+) -> tuple[Correction | None, Sequence[Place]]:
+    """Take the text out of these rows; the correction with them, and their places."""
+    tx.agents.lock(agent_id)
+    done: list[CorrectionItem] = []
+    changed: list[MessageId] = []
+    for spot in spots:
+        item = _forget_spot(tx, spot, redactor, inputs, author=author)
+        if item is not None:
+            done.append(item)
+            if item.kind == "message":
+                changed.append(MessageId(item.id))
+                for keeper in keepers():
+                    done += keeper.forget_message(tx, AgentId(spot.owner_id), int(spot.key[0]), inputs.now)
+    # Recorded first: what is undone last finds the messages as they were.
+    done[:0] = [
+        CorrectionItem(kind="summary", id=f"{node.conversation_seq}:{node.seq}", before="")
+        for node in revise_nodes(tx, map(tx.messages.get, changed), inputs)
+        if redactor.redact_summary(node.text) != node.text
+    ]
+    if done:
+        correction = record(tx, agent_id, "forget", redactor.text, done, at=inputs.now, correction=correction)
+        tx.of(TextMentions).revise_settings(agent_id)
+        renew_system_message(tx, agent_id, 0, inputs)
+    return correction, [item.kind for item in done]
+
+
+def _forget_waiting(
+    tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, correction: Correction | None, *, news: bool
+) -> tuple[Correction | None, Sequence[Place]]:
+    """Take the text out of what waits to be read, and with `news` of what is to be told; return as `_forget_step`."""
+    tx.agents.lock(agent_id)
+    items = [item for one in keepers() for item in one.forget_unread(tx, agent_id, redactor, at, news=news)]
+    if items:
+        correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
+    return correction, [item.kind for item in items]
+
+
+def _forget_spot(
+    tx: Tx, spot: Spot, redactor: Redactor, inputs: UnitInputs, *, author: Author
+) -> CorrectionItem | None:
+    """Take the text out of a row; None: it no longer stands there."""
+    match spot.mention.place:
+        case "block":
+            block = tx.blocks.get(BlockId(spot.owner_id))
+            value = redactor.drop_lines(block.value)
+            return None if value == block.value else put_block_value(tx, block.id, value, author=author, at=inputs.now)
+        case "passage":
+            passages = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
+            if not passages:
+                return None
+            delete_passage(tx, passages[0], at=inputs.now)
+            return passage_item(passages[0], None)
+        case "fact":
+            return keeper_of("fact").forget(tx, ArchiveId(spot.owner_id), int(spot.key[0]), inputs.now)
+        case "file":
+            return next(iter(FORGET_IN_FILE(tx, spot.table, spot.owner_id, int(spot.key[0]), redactor)), None)
+        case "message":
+            message = tx.messages.get(MessageId(spot.mention.id))
+            parts = parts_to_json(message.parts)
+            redacted = redactor.redact_parts(parts)
+            if redacted == parts:
+                return None
+            return revise_message(tx, message, parts_from_json(redacted), inputs, author=author)
+        case "summary":
+            (node,) = tx.nodes.list_by_seqs(AgentId(spot.owner_id), int(spot.key[0]), [int(spot.key[1])])
+            text = redactor.redact_summary(node.text)
+            tx.nodes.put_text(node, text)
+            if text == node.text:
+                return None
+            return CorrectionItem(kind="summary", id=spot.mention.id, before=node.text, after=checksum(text))
+    return None
+
+
+def revise_message(
+    tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author
+) -> CorrectionItem:
+    """Show a message with other parts; its row stays."""
+    tx.messages.revise(message.id, parts, author=author, at=inputs.now)
+    after = tx.messages.get(message.id)
+    count_anew(tx, message, after, inputs)
+    return message_item(message, after)
+
+
+async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: Author) -> UndoResult:
+    """Undo a correction of the agent, by default the last that was not undone.
+
+    What was changed again since then stays as it is, and is named among the conflicts.
+    Raises: NotFound: there is none; ConversationBusy: a run has not ended.
+    """
+    correction = await ports.store.read(_find_correction, agent_id, number)
+    await ports.store.read(check_idle, [agent_id])
+    restored, conflicts = 0, list[str]()
+    while True:
+        step = await ports.store.write(_undo_step, correction, ports.inputs(), author=author)
+        if step is None:
+            break
+        restored += step[0]
+        conflicts += step[1]
+    correction = await ports.store.read(lambda tx: tx.corrections.get(agent_id, correction.number))
+    return UndoResult(correction, restored, conflicts)
+
+
+def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correction:
+    tx.agents.model(agent_id)
+    if number is not None:
+        correction = tx.corrections.get(agent_id, number)
+        if correction.undone_at is not None:
+            raise NotFound("correction", str(number), hint="it is undone already")
+        return correction
+    newest = tx.corrections.list(agent_id, limit=1, undone=False)
+    if not newest:
+        raise NotFound("correction", "the last", hint="nothing of this agent was corrected")
+    return newest[0]
+
+
+def _undo_step(
+    tx: Tx, correction: Correction, inputs: UnitInputs, *, author: Author
+) -> tuple[int, Sequence[str]] | None:
+    """Undo the last items of a correction: how many, and why others are not. None: none is left."""
+    tx.agents.lock(correction.agent_id)
+    items = tx.corrections.items(correction, limit=STEP)
+    if not items:
+        tx.corrections.end(correction, at=inputs.now)
+        tx.of(Journal).unmark_reverted(correction.agent_id, f"{correction.agent_id}/{correction.number}")
+        return None
+    restored, conflicts = 0, list[str]()
+    changed = [MessageId(item.id) for item in items if item.kind == "message"]
+    for item in items:
+        try:
+            problem = _RESTORE[item.kind](tx, correction.agent_id, item, inputs, author)
+        except PerdureError as error:
+            problem = str(error)
+        restored += not problem
+        conflicts += [problem] if problem else []
+    seqs = [tx.messages.place(one)[1] for one in tx.messages.find_existing(changed)]
+    revise_nodes(tx, tx.messages.list_by_seqs(correction.agent_id, seqs), inputs)
+    tx.corrections.drop_items(correction, len(items))
+    tx.of(TextMentions).revise_settings(correction.agent_id)
+    renew_system_message(tx, correction.agent_id, 0, inputs)
+    return restored, conflicts
+
+
+def _restore_block(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    block = tx.blocks.get(BlockId(item.id))
+    if checksum(block.value) != item.after:
+        return f"block {block.label!r} was changed again: its history has version {item.before}"
+    value = tx.blocks.version(block.id, int(item.before)).value
+    tx.blocks.put(replace(block, value=value), expected=block.version, author=author, at=inputs.now)
+    return ""
+
+
+def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    if not item.before:
+        return _remove_passage(tx, item, at=inputs.now)
+    fields = json.loads(item.before)
+    for name in ("created_at", "occurred_at"):
+        fields[name] = datetime.fromisoformat(fields[name])
+    passage = Passage(id=PassageId(item.id), **fields | {"tags": tuple(fields["tags"])})
+    now = tx.passages.get(passage.id) if tx.passages.find_places([passage.id]) else None
+    if (None if now is None else checksum(passage_fields(now))) != item.after:
+        return f"{passage.id} was {'deleted' if now is None else 'changed'} since"
+    if now is None:
+        tx.passages.add([passage])
+    else:
+        TEXTS_CHANGED(tx, [passage.id], inputs.now)
+        tx.passages.put(passage)
+    return ""
+
+
+def _remove_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
+    """Remove a passage that was added."""
+    found = tx.passages.find_places([PassageId(item.id)])
+    if not found or checksum(passage_fields(passage := tx.passages.get(PassageId(item.id)))) != item.after:
+        return f"{item.id} was {'changed' if found else 'deleted'} since"
+    delete_passage(tx, passage, at=at)
+    return ""
+
+
+def _restore_message(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    message = tx.messages.get(MessageId(item.id))
+    if checksum(parts_to_json(message.parts)) != item.after:
+        return f"{message.id} was changed again"
+    revise_message(tx, message, parts_from_json(item.before), inputs, author=author)
+    return ""
+
+
+def _restore_summary(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    if item.after is None:  # it was written again as its messages were, and is once more
+        return ""
+    conversation_seq, _, seq = item.id.partition(":")
+    (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])
+    if checksum(node.text) != item.after:
+        return f"summary {item.id} was changed again"
+    tx.nodes.put_text(node, item.before)
+    return ""
+
+
+_RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
+    "block": _restore_block,
+    "passage": _restore_passage,
+    "message": _restore_message,
+    "summary": _restore_summary,
+    "file": lambda tx, agent_id, item, inputs, author: next(iter(RESTORE_FILE(tx, item)), f"{item.id} is not here"),
+    "fact": lambda tx, agent_id, item, inputs, author: keeper_of("fact").restore(tx, item, inputs.now),
+}
+"""What restores an item of this kind; each returns why it did not."""

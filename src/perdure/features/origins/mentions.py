@@ -1,0 +1,277 @@
+"""`tx.of(TextMentions)`: the rows in which a text stands, and taking it out of them where they are.
+
+Logs, recorded requests and old versions never change but here: a text that is erased is replaced in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from perdure.core.features import Point, feature_roots, feature_tables, find_features
+from perdure.core.forgetting.corrections import Key, Place
+from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
+from perdure.core.ids import AgentId, OrgId
+from perdure.core.messages import is_embedded
+from perdure.features.origins.values import Found, FoundPage
+from perdure.storage.database import full_text as word_index
+from perdure.storage.database.base import Database
+from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
+from perdure.storage.tables.blocks import VERSION_CHECKSUMS
+from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
+from perdure.storage.tables.messages import indexed_words_of
+from perdure.storage.tables.sources import OWNERS
+from perdure.storage.tables.table import OWN_AGENT, Table, first
+from perdure.storage.tables.turns import PART
+from perdure.storage.tables.vectors import forget_texts, queue_texts
+
+_REDACTED_TOKENS = 8
+"""At most how many tokens a message takes more for each text that was taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table that holds texts.
+
+    Args:
+        place: what its rows are.
+        owners: the table of the agents, blocks, archives, files or graphs whose rows are read.
+        of_owner: the condition of the rows of one `:owner`.
+        key: the columns of its key beside the owner, in order.
+        columns: those with texts.
+        wide: whether a row may hold a whole request.
+        checksums: of its rows.
+    """
+
+    place: Place
+    owners: str
+    of_owner: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    wide: bool = False
+    checksums: ChecksumColumns | None = None
+
+
+def _of(place: Place, owners: str, owner: str, key: str, columns: str, **more: Any) -> TextTable:
+    """A table whose column `owner` has the owner's id."""
+    condition = owner if " " in owner else f"{owner} = :owner"
+    return TextTable(place, owners, condition, tuple(key.split()), tuple(columns.split()), **more)
+
+
+def _of_agent(place: Place, key: str, columns: str, owner: str = "agent_id", **more: Any) -> TextTable:
+    return _of(place, "agents", owner, key, columns, **more)
+
+
+_IDENTITIES = "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)"
+_BATCHES = "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)"
+_OWNERS = f"owner_id IN ({OWNERS.format(agent=':owner', own='')})"
+
+TEXT_TABLES: Mapping[str, TextTable] = {
+    "blocks": _of("block", "blocks", "id", "", "value description metadata tags"),
+    "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff", checksums=VERSION_CHECKSUMS),
+    "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
+    "archives": _of("settings", "archives", "id", "", "description metadata"),
+    **{
+        one.name: TextTable(
+            cast(Place, one.place),
+            one.owners,
+            f"{one.owner} = :owner",
+            tuple(one.key),
+            tuple(one.texts),
+            wide=one.is_wide,
+        )
+        for feature in find_features()
+        for one in feature.text_tables
+    },
+    "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
+    "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
+    "episodes": _of("graph", "graphs", "graph_id", "seq", "ref text scope"),
+    "fact_rules": _of("graph", "graphs", "graph_id", "seq", "text relation"),
+    "communities": _of("graph", "graphs", "graph_id", "seq", "name summary"),
+    "graphs": _of("graph", "graphs", "id", "", "settings dropped"),
+    "messages": _of_agent("message", "seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
+    "message_revisions": _of_agent("earlier_message", "seq revision", "parts", checksums=REVISION_CHECKSUMS),
+    "summary_nodes": _of_agent("summary", "conversation_seq seq", "text rejected"),
+    "conversations": _of_agent("settings", "seq", "summary settings"),
+    "identities": _of_agent("settings", "id", "properties", _IDENTITIES),
+    "batches": _of_agent("request", "id", "callback", _BATCHES),
+    "agent_details": _of_agent("settings", "", "system description tags metadata settings"),
+    "client_tools": _of_agent("settings", "digest", "tools"),
+    "runs": _of_agent("request", "seq", "failure waiting_input answer hook_context options callback"),
+    "steps": _of_agent("request", "run_seq step_index", "recipe failure tags"),
+    "step_exchanges": _of_agent("request", "run_seq step_index", "request response", wide=True),
+    "prefixes": _of_agent("request", "seq", "system tools opening summary", wide=True),
+    "system_messages": _of_agent("request", "conversation_seq", "text", wide=True),
+    "events": _of_agent("event", "run_seq seq", "body"),
+    **{
+        table.name: _of_agent(cast(Place, table.place), " ".join(table.key), " ".join(table.texts), wide=table.is_wide)
+        for table in reversed(feature_tables())
+        if table.texts
+    },
+    **{
+        table: _of_agent(
+            cast(Place, root.place),
+            "id" if table == root.name else f"{root.key} {root.parts[table]}",
+            columns,
+            f"{'id' if table == root.name else root.key} IN ({root.seen_by})",
+        )
+        for root in feature_roots()
+        for table, columns in root.texts.items()
+    },
+    "message_sources": _of_agent("source", "conversation_seq seq place", "name"),
+    "memory_sources": _of_agent("source", "owner_id ref place", "name", _OWNERS),
+    "corrections": _of_agent("correction", "number", "text"),
+    "correction_items": _of_agent("correction", "number seq", "before"),
+}
+"""Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
+and secrets are no such texts."""
+
+_SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
+"""Table -> its column of summaries, whose sentences may say the same in other words."""
+_RECORDS = frozenset(
+    {"answer", "body", "callback", "dropped", "failure", "input", "messages", "options", "origin", "plan", "properties"}
+    | {"recipe", "request", "response", "source", "tools", "waiting_input"}
+)
+"""The columns with JSON in a format of the store, beside `parts`."""
+_COMPACTION = '"type":"compaction"'
+"""What the parts of a message about a compaction hold; its text is a summary."""
+
+
+REDACTED_ROWS: Point[[Database, OrgId, str, str], Mapping[str, int]] = Point("redacted_rows")
+"""Values that rows of this table and owner get beside, as a text is taken out of them."""
+
+
+class TextMentions(Table):
+    def scan(
+        self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
+    ) -> FoundPage:
+        """Read the next `limit` rows of an owner, of wide tables a tenth, and return those in which the text stands."""
+        what = TEXT_TABLES[table]
+        own = f"{what.of_owner} AND EXISTS (SELECT 1 FROM {what.owners} WHERE id = :owner AND org_id = :org_id)"
+        params: dict[str, Any] = {"owner": storable(owner_id), "like": redactor.like}
+        key = ", ".join(what.key)
+        last: Key | None = None
+        if what.key:
+            if after is not None:
+                own += f" AND ({key}) > ({', '.join(f':after{place}' for place in range(len(what.key)))})"
+                params |= {f"after{place}": value for place, value in enumerate(after)}
+            ordered = f"SELECT {key} FROM {table} WHERE {own} ORDER BY {key} LIMIT 1 OFFSET :offset"
+            rows = self._rows(ordered, offset=max(1, limit // 10 if what.wide else limit) - 1, **params)
+            if rows:
+                last = tuple(rows[0])
+                own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
+                params |= {f"last{place}": value for place, value in enumerate(last)}
+        ways = ("LOWER({0}) LIKE :like", "LOWER({0}) LIKE '%uff%'", f"{{0}} {self._db.has_wide}")
+        matches = " OR ".join(way.format(column) for column in what.columns for way in ways)
+        if table in _SUMMARIES:
+            matches = "1 = 1"
+        elif table in ("messages", "message_revisions"):
+            matches += f" OR parts LIKE '%{_COMPACTION}%'"
+        sql = f"SELECT {', '.join((*what.key, *what.columns))} FROM {table} WHERE {own} AND ({matches})"
+        sql += f" ORDER BY {key}" if key else ""
+        found = [_found(what, row) for row in self._rows(sql, **params)]
+        return FoundPage([one for one in found if _holds(table, one, redactor)], last)
+
+    def redact(self, table: str, owner_id: str, redactor: Redactor, found: Sequence[Found]) -> None:
+        """Take the text out of rows that were found; what is derived from them follows."""
+        what = TEXT_TABLES[table]
+        stamp: dict[str, int] = {}
+        if found:
+            for columns in REDACTED_ROWS(self._db, self._org_id, table, owner_id):
+                stamp |= columns
+        for row in found:
+            seqs = [int(row.key[0])] if table in ("messages", "message_revisions") else []
+            words = self._indexed_words(owner_id, seqs)
+            changes = {name: _redacted(table, name, text, redactor) for name, text in row.texts.items()}
+            changed = {name: storable(text) for name, text in changes.items() if text != row.texts[name]}
+            self._update(table, what, owner_id, row.key, changed, stamp)
+            self._reindex(owner_id, seqs, words)
+
+    def name_of(self, table: str, owner_id: str) -> str:
+        """The name of what owns the rows of a table. Raises: NotFound."""
+        sql = f"SELECT name FROM {TEXT_TABLES[table].owners} WHERE id = :id AND org_id = :org_id"
+        return restore(str(first(self._rows(sql, id=storable(owner_id)), TEXT_TABLES[table].place, owner_id)[0]))
+
+    def revise_settings(self, agent_id: AgentId) -> None:
+        """Have the agent's next requests begin with a new prefix."""
+        sql = "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id"
+        self._run(sql, id=agent_id)
+
+    def find_unended_run(self, agent_id: AgentId) -> str | None:
+        """The id of a run of the agent that has not ended."""
+        found: str | None = self._value(
+            "SELECT r.id FROM conversations c JOIN runs r ON r.conversation_id = c.id"
+            f" WHERE c.agent_id = :agent_id AND {OWN_AGENT} AND r.status IN ('queued', 'running') LIMIT 1",
+            agent_id=agent_id,
+        )
+        return found
+
+    def drop_deltas(self, agent_id: str) -> None:
+        """Remove the previews of answers, which may hold the text in pieces. The newest event of a run stays, so that
+        the next one is numbered after it."""
+        self._run(
+            "DELETE FROM events WHERE agent_id = :agent_id AND type = 'delta.streamed' AND seq < (SELECT MAX(n.seq)"
+            " FROM events n WHERE n.agent_id = events.agent_id AND n.run_seq = events.run_seq)"
+            " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)",
+            agent_id=agent_id,
+        )
+
+    def _update(
+        self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
+    ) -> None:
+        """Store the texts of a row, its checksum, and what marks it as changed."""
+        where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))
+        params: dict[str, Any] = {"owner": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
+        values = ", ".join(f"{name} = :{name}" for name in (*changed, *stamp))
+        if table == "messages":
+            values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
+        self._db.run(f"UPDATE {table} SET {values} WHERE {where}", {**params, **changed, **stamp})
+        if what.checksums is not None:
+            columns = what.checksums.columns
+            (row,) = self._db.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", params)
+            checksum = what.checksums.of(dict(zip(columns, row, strict=True)))
+            self._db.run(f"UPDATE {table} SET checksum = :checksum WHERE {where}", params | {"checksum": checksum})
+
+    def _indexed_words(self, agent_id: str, seqs: Sequence[int]) -> list[tuple[int, str, str]]:
+        return [row for seq in seqs for row in indexed_words_of(self._db, AgentId(agent_id), seq, seq)]
+
+    def _reindex(self, agent_id: str, seqs: Sequence[int], words: Sequence[tuple[int, str, str]]) -> None:
+        """Renew the words of messages that have changed, which were these, and their vectors."""
+        after = self._indexed_words(agent_id, seqs)
+        if not seqs:
+            return
+        parts = [{"agent_id": agent_id, "part": part} for part in {seq // PART for seq in seqs}]  # they name who spoke
+        self._db.run_many("DELETE FROM turns WHERE agent_id = :agent_id AND part = :part", parts)
+        number, embedded = self._db.rows("SELECT number, embedded FROM agents WHERE id = :id", {"id": agent_id})[0]
+        if after != list(words):
+            word_index.unindex_words(self._db, "message_words", number, words)
+            word_index.index_words(self._db, "message_words", number, after)
+        if embedded:
+            forget_texts(self._db, number, seqs)
+            where = "agent_id = :agent_id AND seq = :seq AND removed = 0 AND kind = 'message'"
+            messages = [one for seq in seqs for one in read_rows(self._db, where, {"agent_id": agent_id, "seq": seq})]
+            queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
+
+
+def _found(what: TextTable, row: Row) -> Found:
+    texts = zip(what.columns, row[len(what.key) :], strict=True)
+    return Found(tuple(row[: len(what.key)]), {name: restore(text) for name, text in texts if text is not None})
+
+
+def _holds(table: str, found: Found, redactor: Redactor) -> bool:
+    """Whether the text stands in the row, or a summary in it says the same."""
+    return any(_redacted(table, name, text, redactor) != text for name, text in found.texts.items())
+
+
+def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
+    """The text of a column without the text that is erased."""
+    if _SUMMARIES.get(table) == column:
+        return redactor.redact_summary(text)
+    if column == "parts":
+        return redactor.redact_parts(text)
+    if column == "settings":
+        return redactor.redact_settings(text)
+    if column == "relation":
+        return NO_RELATION if redactor.finds(text) else text
+    return redactor.redact_record(text) if column in _RECORDS else redactor.redact(text)

@@ -1,0 +1,163 @@
+"""Sources: what an agent's memory came from, and taking writes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.core.blocks import Author
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId, RunId, is_id
+from perdure.core.sources import MemoryWrite, parse_source
+from perdure.core.text.line_diff import diff_lines
+from perdure.domain.texts import keeper_of
+from perdure.features.origins.revert import revert, write_of_episode, write_of_passage, write_of_version
+from perdure.features.origins.tables import Journal
+from perdure.features.origins.values import RevertResult, SourceSummary, WriteText
+from perdure.library.parts.checks import check_limit, check_text, outside
+from perdure.library.parts.part import AsyncPart, reads
+from perdure.storage.tx import Tx
+
+WRITES_MAX = 10_001
+WRITE_IDS_MAX = 1_000
+TEXT_CHARS = 4_000
+"""Characters that are shown of what one write says."""
+
+
+Fields = Callable[..., dict[str, Any]]
+"""Takes attributes of a value by their names, times as its readers write them."""
+
+
+class AsyncSources(AsyncPart):
+    """What the agent's memory came from; take back what came from one source.
+
+    These are web pages, files, MCP servers, tools, other agents, imports, and the agent. A source is named by its label
+    and name, such as `web:https://example.com/page`; a run, by its id, stands for all that was written in it.
+    """
+
+    @reads
+    def list(self, tx: Tx, *, limit: int = 100) -> Sequence[SourceSummary]:
+        """The sources, the one with the newest write first. Raises: NotFound, InvalidInput."""
+        check_limit(limit)
+        tx.agents.model(self._id)
+        found = tx.of(Journal).summarise(self._id, limit=limit)
+        agents = tx.agents.list_by_ids(
+            [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
+        )
+        names = {str(id_): agent.name for id_, agent in agents.items()}
+        return [replace(one, title=names.get(one.source.name, "")) for one in found]
+
+    @reads
+    def show(self, tx: Tx, source: str, *, limit: int = 100) -> Sequence[WriteText]:
+        """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
+        check_limit(limit)
+        check_text("source", source)
+        return [_text_of(tx, write) for write in _select(tx, self._id, source, limit=limit)]
+
+    async def revert(self, source: str, *, dry_run: bool = False, author: Author | None = None) -> RevertResult:
+        """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
+        check_text("source", source)
+        writes = await self._ports.store.read(lambda tx: _select(tx, self._id, source, limit=WRITES_MAX))
+        return await self._revert(writes, f"all from {source}", dry_run=dry_run, author=author)
+
+    async def revert_writes(
+        self, write_ids: Sequence[str], *, dry_run: bool = False, author: Author | None = None
+    ) -> RevertResult:
+        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
+        if not 1 <= len(write_ids) <= WRITE_IDS_MAX:
+            raise InvalidInput(f"write_ids has {len(write_ids):,} ids: give 1 to {WRITE_IDS_MAX:,}")
+        for write_id in write_ids:
+            check_text("write_id", write_id)
+        ids = list(dict.fromkeys(write_ids))
+        writes = await self._ports.store.read(lambda tx: [_find_write(tx, self._id, id_) for id_ in ids])
+        title = f"write {ids[0]}" if len(ids) == 1 else f"{len(ids)} writes"
+        return await self._revert(writes, title, dry_run=dry_run, author=author)
+
+    async def _revert(
+        self, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author | None
+    ) -> RevertResult:
+        result = await revert(self._ports, self._id, writes, title=title, author=author or outside(), dry_run=dry_run)
+        if not dry_run:
+            self._ports.unread.note((self._id, 0))
+        return result
+
+
+def _select(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[MemoryWrite]:
+    """The writes from a source or of a run. Raises: NotFound, InvalidInput."""
+    tx.agents.model(agent_id)
+    name = source.removeprefix("run:")
+    if is_id("run", name):
+        return tx.of(Journal).list_writes(agent_id, run_id=RunId(name), limit=limit)
+    return tx.of(Journal).list_writes(agent_id, parse_source(source), limit=limit)
+
+
+def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
+    """The write of an agent's memory with this id. Raises: NotFound, InvalidInput."""
+    tx.agents.model(agent_id)
+    block_id, _, version = write_id.partition("@")
+    if is_id("block", block_id):
+        if not (version.isascii() and version.isdigit() and len(version) < 10):
+            raise InvalidInput(f"write {write_id!r:.120} names no version: write it as {block_id}@3")
+        write = write_of_version(tx, BlockId(block_id), int(version))
+    elif is_id("passage", write_id):
+        write = write_of_passage(tx, PassageId(write_id))
+    elif is_id("episode", write_id):
+        write = write_of_episode(tx, write_id)
+    else:
+        raise InvalidInput(
+            f"write is {write_id!r:.120}: give the id of a passage or episode, or a version of a block as block-…@3"
+        )
+    if write.owner_id not in {id_ for _, id_ in tx.owners.list(agent_id)}:
+        raise NotFound("write", write_id, hint="it is no memory of this agent")
+    return write
+
+
+def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
+    """A write as people read it."""
+    match write.kind:
+        case "block":
+            block = tx.blocks.get(BlockId(write.owner_id))
+            diff = tx.blocks.version(block.id, int(write.ref)).diff
+            lines = set(block.value.split("\n"))
+            stands = any(mark == "+" and text in lines for mark, text in diff_lines(diff))
+            name, text = block.label, diff
+        case "passage":
+            name = tx.archives.get(ArchiveId(write.owner_id)).name
+            there = tx.passages.find_places([PassageId(write.ref)])
+            text, stands = (tx.passages.get(PassageId(write.ref)).text if there else ""), bool(there)
+        case "fact":
+            name, text, stands = keeper_of("fact").read_write(tx, write)
+    text = text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
+    return WriteText(write=write, name=name, text=text, stands=stands and write.reverted_by is None)
+
+
+def source_shape(one: SourceSummary, fields: Fields) -> dict[str, Any]:
+    """What programs get of a source."""
+    counts = ("blocks", "passages", "facts", "reverted")
+    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(one.source)} | shape
+
+
+def write_shape(one: WriteText, fields: Fields) -> dict[str, Any]:
+    """What programs get of a write."""
+    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
+    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
+
+
+def revert_shape(result: RevertResult, fields: Fields) -> dict[str, Any]:
+    """What programs get of a revert."""
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    return shape | {"conflicts": conflicts}

@@ -1,1 +1,0 @@
-"""Where memories and answers come from, what was corrected, and what is forgotten."""
