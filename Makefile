@@ -33,12 +33,13 @@ setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
 test: .venv/.dev-stamp ## run the tests; ARGS="-k name" for some of them
 	@$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
-check: .venv/.dev-stamp ## lint, formatting, types, and the size of the code
+check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and the path of a message
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy --strict
 	@$(BIN)/python -m tests.docs.example_types
 	@$(BIN)/python scripts/house.py
+	@$(BIN)/pytest -n 0 -q tests/test_hops.py
 
 format: .venv/.dev-stamp ## generate the library's plain calls, and format the code
 	@$(BIN)/python scripts/generate_sync.py

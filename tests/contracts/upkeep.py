@@ -27,7 +27,7 @@ def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[Fault]:
         while seq is not None:
             checked = tx.upkeep.check(owner, from_seq=seq, limit=limit, repair=repair)
             found += checked.faults
-            seq = checked.next_seq
+            seq = checked.after
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 OwnerKind = Literal["agent", "archive"]
 
@@ -109,21 +109,19 @@ class Fault:
     repaired: bool
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result for some texts of an owner. `next_seq`: where to continue; None: the end. `without_checksum`: how
-    many rows had none."""
+class CheckResult(Generic[T]):
+    """The result for some texts of an owner, some blocks, or some entities of graphs.
+
+    Args:
+        after: where to continue: the number of a text, or the block or graph with the version or entity to continue
+            behind; None: the end.
+        without_checksum: how many rows had none.
+    """
 
     faults: Sequence[Fault]
-    next_seq: int | None
+    after: T | None
     without_checksum: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCheckResult:
-    """The result for some blocks, or entities of graphs. `after`: the block or graph, and the version or entity, to
-    continue after; None: the end. `without_checksum`: as in `CheckResult`."""
-
-    faults: Sequence[Fault]
-    after: tuple[str, int] | None
-    without_checksum: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
-from perdure.core.vectors import BlockCheckResult, Fault, Owner, OwnerKind, ScopeCounts
+from perdure.core.vectors import CheckResult, Fault, Owner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.conversations.reset import remove_traces
 from perdure.library.parts.part import AsyncPart
@@ -117,7 +117,7 @@ class StoreUpkeep(AsyncPart):
                 without_checksum += checked.without_checksum
                 if any(fault.kind == "stale words" and not fault.repaired for fault in checked.faults):
                     stale.add(owner.kind)
-                seq = checked.next_seq
+                seq = checked.after
             before += owner.rows
         if not repair:
             return Comparison(owners, faults, unfinished, without_checksum)
@@ -180,7 +180,7 @@ class StoreUpkeep(AsyncPart):
 
 
 async def _compare_pages(
-    unit: Unit, check: Callable[[Tx, tuple[str, int]], BlockCheckResult]
+    unit: Unit, check: Callable[[Tx, tuple[str, int]], CheckResult[tuple[str, int]]]
 ) -> tuple[list[Fault], int]:
     """The faults of all blocks, or of all entities, and how many rows have no checksum."""
     faults: list[Fault] = []

@@ -78,7 +78,7 @@ def read(address: Address) -> list[object]:
     return asyncio.run(ask())
 
 
-def check(tx: Tx, owner: Owner) -> CheckResult:
+def check(tx: Tx, owner: Owner) -> CheckResult[int]:
     return tx.upkeep.check(owner)
 
 

@@ -75,25 +75,17 @@ def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None
     return schema
 
 
-_OF_SCHEMAS = frozenset(
-    {"properties", "$defs", "items", "prefixItems", "additionalProperties", "anyOf", "allOf", "oneOf"}
-)
-
-
 def without_titles(schema: Any) -> Any:
     """Remove pydantic's generated titles from a JSON schema: they only cost tokens; and values that JSON does not have,
     such as a default of Infinity, which the function fills in itself."""
-    if isinstance(schema, dict):
-        return {
-            key: {name: without_titles(inner) for name, inner in value.items()}
-            if key in ("properties", "$defs") and isinstance(value, dict)
-            else without_titles(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str)) and (key in _OF_SCHEMAS or is_json(value))
-        }
-    if isinstance(schema, list):
-        return [without_titles(item) for item in schema]
-    return schema
+    if not isinstance(schema, dict):
+        return schema
+    own = {
+        key: value
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str)) and (key in (*MAPS, *LISTS, *PARTS) or is_json(value))
+    }
+    return with_parts(own, without_titles)
 
 
 def is_json(value: Any) -> bool:

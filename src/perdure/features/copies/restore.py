@@ -162,7 +162,7 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
             seq: int | None = 0
             while seq is not None:
                 part = await store.read(lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq), owner, seq)
-                faults, seq = [*faults, *part.faults], part.next_seq
+                faults, seq = [*faults, *part.faults], part.after
             done += owner.rows
             progress("checking", done, max(done, total))
     if damage := [fault for fault in faults if fault.kind == "damage"]:

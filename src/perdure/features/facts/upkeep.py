@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.ids import GraphId, OrgId
 from perdure.core.text.forms import name_key
-from perdure.core.vectors import BlockCheckResult, Fault
+from perdure.core.vectors import CheckResult, Fault
 from perdure.features.facts.tables import Graphs
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -18,7 +18,9 @@ from perdure.storage.database.row_format import Row, insert_into, load, restore,
 from perdure.storage.tables.table import parts
 
 
-def check_entities(db: Database, org_id: OrgId, after: tuple[str, int], limit: int, repair: bool) -> BlockCheckResult:
+def check_entities(
+    db: Database, org_id: OrgId, after: tuple[str, int], limit: int, repair: bool
+) -> CheckResult[tuple[str, int]]:
     """Compare the next `limit` entities of an organisation; `repair` makes anew what is wrong."""
     rows = db.rows(
         "SELECT e.graph_id, e.seq, e.name, e.aliases, e.fact_count FROM entities e WHERE e.graph_id IN"
@@ -35,7 +37,7 @@ def check_entities(db: Database, org_id: OrgId, after: tuple[str, int], limit: i
         ):
             if count:
                 faults.append(Fault("counts", graph_id, text, count, repair))
-    return BlockCheckResult(faults, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None, 0)
+    return CheckResult(faults, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None, 0)
 
 
 def _check_counts(db: Database, graph_id: str, entities: Sequence[Row], *, repair: bool) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -30,15 +29,8 @@ WINDOWS_MAX = 8
 CHARS_PER_PIECE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The weights, the tokenizer, and the ids of the pieces that open and close a text."""
-
-    bert: Bert
-    tokenizer: Any
-    start: int
-    end: int
-
+_Loaded = tuple["Bert", Any, int, int]
+"""The weights, the tokenizer, and the ids of the pieces that open and close a text."""
 
 _Window = tuple[int, list[int]]
 """The index of a text, and pieces of it that go through the model together, the two special ones included."""
@@ -103,7 +95,7 @@ class MiniLM:
         for index, text in enumerate(texts):
             windows += await self._in_thread(self._windows, index, text, windows_max)
         for batch in _batches(windows):
-            found = await self._in_thread(lambda ids: hidden_states(self._load().bert, ids), [ids for _, ids in batch])
+            found = await self._in_thread(lambda ids: hidden_states(self._load()[0], ids), [ids for _, ids in batch])
             for (index, _), states in zip(batch, found, strict=True):
                 yield index, states
 
@@ -117,17 +109,17 @@ class MiniLM:
         """The weights, read when they are first needed. Raises: ModelRequestRefused."""
         if self._loaded is None:
             bert = load(self._folder)
-            self._loaded = _Loaded(bert, *_tokenizer(self._folder, len(bert.words)))
+            self._loaded = bert, *_tokenizer(self._folder, len(bert.words))
         return self._loaded
 
     def _windows(self, index: int, text: str, windows_max: int) -> list[_Window]:
         """The text's pieces in as few windows as hold them, all about equally long."""
-        loaded, room = self._load(), self._folder.pieces - 2
+        (_, tokenizer, before, behind), room = self._load(), self._folder.pieces - 2
         text = encodable(text[: windows_max * room * CHARS_PER_PIECE])
-        ids = loaded.tokenizer.encode(text, add_special_tokens=False).ids[: windows_max * room]
+        ids = tokenizer.encode(text, add_special_tokens=False).ids[: windows_max * room]
         count = max(1, -(-len(ids) // room))
         cuts = [len(ids) * number // count for number in range(count + 1)]
-        return [(index, [loaded.start, *ids[start:stop], loaded.end]) for start, stop in pairwise(cuts)]
+        return [(index, [before, *ids[start:stop], behind]) for start, stop in pairwise(cuts)]
 
 
 def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.features import Point, feature_org_tables, feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
-from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
+from perdure.core.vectors import CheckResult, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
@@ -49,7 +49,7 @@ _REST = (
 SHOWN_MAX = 10
 
 
-COMPARE: Point[[Database, OrgId, tuple[str, int], int, bool], BlockCheckResult] = Point("compare")
+COMPARE: Point[[Database, OrgId, tuple[str, int], int, bool], CheckResult[tuple[str, int]]] = Point("compare")
 """What a feature has derived is compared with its rows, behind this one, so many at a time; or made anew."""
 
 
@@ -70,7 +70,7 @@ class Upkeep(Table):
         )
         return [Owner(*row) for row in rows]
 
-    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult:
+    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult[int]:
         """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
         last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
         """
@@ -95,7 +95,7 @@ class Upkeep(Table):
 
     def check_blocks(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
-    ) -> BlockCheckResult:
+    ) -> CheckResult[tuple[str, int]]:
         """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
         params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
         rows = self._db.rows(
@@ -105,7 +105,7 @@ class Upkeep(Table):
             params,
         )
         if not rows:
-            return BlockCheckResult((), None, 0)
+            return CheckResult((), None, 0)
         last = (rows[-1][0], rows[-1][1])
         damaged, bare = _check_rows(
             self._db,
@@ -123,16 +123,16 @@ class Upkeep(Table):
             for block_id, version, differs in rows
             if differs and (block_id, version) not in wrong
         ]
-        return BlockCheckResult(faults, last if len(rows) == limit else None, bare)
+        return CheckResult(faults, last if len(rows) == limit else None, bare)
 
     def check_entities(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
-    ) -> BlockCheckResult:
+    ) -> CheckResult[tuple[str, int]]:
         """Compare the next `limit` entities of graphs with the facts that name them, and with the names that lead to
         them; `repair` makes both anew."""
         for result in COMPARE(self._db, self._org_id, after, limit, repair):
             return result
-        return BlockCheckResult((), None, 0)
+        return CheckResult((), None, 0)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
         """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.

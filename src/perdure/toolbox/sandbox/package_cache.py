@@ -6,21 +6,21 @@ removed. Several processes may share the folder.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 LOCK_POLL_S = 0.1
 ENTRY_BYTES = 4_096
 """The least that a file or folder counts, so that many small ones count too."""
 
-_LOCK, _SCRATCH = ".lock", ".new-"
+_LOCK = ".lock"
+SCRATCH = ".new-"
+"""How the name of the folder begins in which a set is made, by the holder of its lock."""
 
 
 class CacheFull(Exception):
@@ -58,60 +58,39 @@ class SetLock:
         return True
 
 
-async def claim_any(locks: list[SetLock]) -> None:
-    """Lock one of these alone, as soon as one is free."""
-    while True:
-        if any(lock.claim() for lock in locks):
-            return
-        await asyncio.sleep(LOCK_POLL_S)
-
-
-def scratch_folder(cache: Path, name: str) -> Path:
-    """The folder in which a set is made, by the holder of its lock."""
-    return cache / f"{_SCRATCH}{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class _PackageSet:
-    name: str
-    folder: Path
-    bytes: int
-    used_at: float
-
-
 def make_room(cache: Path, bytes_max: int) -> None:
     """Remove package sets, the least recently used first, until the rest take at most `bytes_max`.
 
     A set that is in use stays. Unfinished sets of dead processes are always removed. Raises: CacheFull.
     """
-    sets = sorted(_package_sets(cache), key=lambda package_set: package_set.used_at)
-    total = sum(package_set.bytes for package_set in sets)
-    for package_set in sets:
-        complete = not package_set.folder.name.startswith(_SCRATCH)
+    sets = sorted(_package_sets(cache))
+    total = sum(size for _, _, size in sets)
+    for _, folder, size in sets:
+        complete = not folder.name.startswith(SCRATCH)
         if complete and total <= bytes_max:
             continue
-        lock = SetLock(cache, package_set.name)
+        lock = SetLock(cache, folder.name.removeprefix(SCRATCH))
         try:
             if lock.claim():
-                remove_tree(package_set.folder)
-                total -= package_set.bytes
+                remove_tree(folder)
+                total -= size
         finally:
             lock.close()
     if total > bytes_max:
         raise CacheFull(f"the requirements in use take {total:,} bytes, and only {bytes_max:,} are free for them")
 
 
-def _package_sets(cache: Path) -> Iterator[_PackageSet]:
-    """The package sets in the cache folder, in any order, unfinished ones too."""
+def _package_sets(cache: Path) -> Iterator[tuple[float, Path, int]]:
+    """(last use, folder, bytes) of the package sets in the cache folder, unfinished ones too."""
     for folder in cache.iterdir():
-        name = folder.name.removeprefix(_SCRATCH)
+        name = folder.name.removeprefix(SCRATCH)
         if folder.is_symlink() or not folder.is_dir() or name.startswith("."):
             continue
         try:
             used_at = (cache / f".{name}{_LOCK}").stat().st_mtime
         except FileNotFoundError:
             used_at = 0.0
-        yield _PackageSet(name, folder, tree_bytes(folder), used_at)
+        yield used_at, folder, tree_bytes(folder)
 
 
 def walk_entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -17,15 +17,7 @@ from pathlib import Path
 
 from perdure.core.tools.sandbox import REQUIREMENT_CHARS_MAX, is_requirement
 from perdure.toolbox.sandbox.installer import Installer, InstallFailed
-from perdure.toolbox.sandbox.package_cache import (
-    LOCK_POLL_S,
-    CacheFull,
-    SetLock,
-    claim_any,
-    make_room,
-    remove_tree,
-    scratch_folder,
-)
+from perdure.toolbox.sandbox.package_cache import LOCK_POLL_S, SCRATCH, CacheFull, SetLock, make_room, remove_tree
 
 INSTALLERS = 2
 """How many sets are installed at a time."""
@@ -126,9 +118,10 @@ class Requirements:
     async def _install(self, requirements: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
         """Install a set, whose lock this caller holds alone, as soon as one of the installers is free."""
         installers = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
-        scratch = scratch_folder(self._cache, name)
+        scratch = self._cache / f"{SCRATCH}{name}"
         try:
-            await claim_any(installers)
+            while not any(installer.claim() for installer in installers):  # noqa: ASYNC110 - locks of files
+                await asyncio.sleep(LOCK_POLL_S)
             progress(f"installing {', '.join(requirements)}")
             set_bytes = self._bytes_max // SETS_PER_CACHE
             await asyncio.to_thread(make_room, self._cache, self._bytes_max - INSTALLERS * set_bytes)
