@@ -19,7 +19,18 @@ import perdure
 from perdure import library
 
 HIDDEN = {"app"}
-OF_FRONTS = {"Compacted", "Episode", "Graph", "Pass", "Preview", "Prices", "RunRequest", "Span", "Step", "StepTimes"}
+OF_FRONTS = {
+    "CompactionCounts",
+    "Episode",
+    "Graph",
+    "Pass",
+    "Preview",
+    "Prices",
+    "RunRequest",
+    "Span",
+    "Step",
+    "StepTimes",
+}
 """What methods return that only the server, the pages and the CLI call."""
 LIBRARY = [
     found.name
