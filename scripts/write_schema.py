@@ -35,7 +35,7 @@ def build_schemas() -> dict[Path, str]:
         files: dict[str, Path] = {}
         for migration in MIGRATIONS:
             run_steps(db, [migration], at=AT)
-            folder = next(one for one in FOLDERS if any(one.rglob(f"m{migration.number:04}_*")))
+            folder = next(one for one in FOLDERS if any(one.rglob(f"m{migration.number:04}_*.*")))
             for (name,) in connection.execute("SELECT name FROM sqlite_master"):
                 files.setdefault(name, folder / SCHEMA_FILE)
         found = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()

@@ -27,7 +27,7 @@ OF_FRONTS = {
     "Preview",
     "Prices",
     "RunRequest",
-    "Span",
+    "RunSpan",
     "Step",
     "StepTimes",
 }

@@ -44,7 +44,7 @@ READS = {
     "Blocks": "count get list page",
     "Sources": "labels list show",
     "Schedules": "firings get list next_times",
-    "access": "audit has_keys key keys note organisation organisations user users",
+    "access": "audit has_keys key keys organisation organisations user users",
     "AllIdentities": "count filter_of get list list_blocks",
     "ModelHandles": "reload resolve",
     "Prompts": "build_payload generate",
@@ -57,7 +57,7 @@ READS = {
 
 ELSEWHERE = {
     "Agent.update": "as AgentRecord.edit",
-    "access.remove_organisation": "tests/server/test_organisations.py: removes what nobody can reach any more",
+    "access.remove_organisation": "tests/features/access/test_organisations.py: removes what nobody can reach any more",
     "Facts.extract": "tests/features/facts: asks a model, and stores what it says by a check of what was read",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
     "Mcp.approve": "tests/contracts/mcp.py: a digest says what is approved",
@@ -73,6 +73,8 @@ ELSEWHERE = {
     "Approval.deny": "as Requests.send_request",
     "Tools.test_new": "runs a tool",
     "Tools.test_source": "runs a tool",
+    "access.note": "adds a line behind those that are there",
+    "StoreUpkeep.claim": "tests/contracts/access.py: of two that claim a use at once, one has it",
     "StoreUpkeep.compare": "each case here compares; with `repair` it makes anew what is derived",
     "StoreUpkeep.reindex": "tests/storage/test_upkeep.py: work of the whole store, which can be repeated",
     "StoreUpkeep.scrub": "changes nothing that can be read",

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from perdure import NewPassage
-from perdure.core.access.values import LOCAL
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.incoming.principals import LOCAL
 from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
 from perdure.domain.tools.units import NewTool
+from perdure.features.access.service import Access
 from perdure.features.mcp.units import McpChanges
-from perdure.library.access import Access
 from perdure.library.agents.identities import IdentityFields
 from perdure.library.parts.checks import Page
 from perdure.library.parts.providers import ProviderFields

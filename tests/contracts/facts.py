@@ -99,12 +99,16 @@ class FactContract(Contract):
 
             def unit(tx: Tx) -> None:
                 graph = self.add_world(tx)
+                assert tx.of(Graphs).newest_of_people(graph.id) == 0
                 origins = [{"type": "person"}, {"type": "extraction"}, {"type": "tool", "by": "person"}]
                 new = [self.new_fact(graph.id, origin=origin) for origin in (*origins, origins[0])]
                 first, _, _, last = tx.of(Facts).add(graph, new)
                 assert tx.of(Facts).list_of_people(graph.id, after=0, limit=9) == [last, first]
                 assert tx.of(Facts).list_of_people(graph.id, after=first.seq, limit=9) == [last]
                 assert tx.of(Facts).list_of_people(graph.id, after=0, limit=1) == [last]
+                named = {seq for fact in (first, last) for seq in (fact.subject, fact.object)}
+                assert tx.of(Entities).of_facts(graph.id, [first, last]).keys() == named
+                assert tx.of(Graphs).newest_of_people(graph.id) == last.seq
 
             await store.write(unit)
 

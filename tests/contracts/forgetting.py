@@ -77,7 +77,7 @@ class ForgettingContract(Contract):
             def drop_column(tx: Tx) -> None:
                 tx.agents._db.run("ALTER TABLE agents DROP COLUMN note", {})
 
-            erased = {f"{table}.{column}" for table, what in TEXT_TABLES.items() for column in what.columns}
+            erased = {f"{table}.{column}" for table, what in TEXT_TABLES.items() for column in what.texts}
             reasons = {column: reason for reason, columns in NO_TEXTS.items() for column in columns.split()}
             columns = await store.read(lambda tx: columns_of(tx.agents._db))
             fts = {column for column in reasons if column.partition(".")[0].endswith("_words")}

@@ -157,7 +157,7 @@ class GroupContract(Contract):
 
             def claim(tx: Tx, turn: GroupTurn, owner: str = "here", /, **values: Any) -> GroupTurn | None:
                 arguments = {"owner": owner, "at": AT, "until": UNTIL, **values}
-                return tx.of(GroupTurns).claim(turn.group_id, turn.seq, **arguments)
+                return tx.of(GroupTurns).claim((turn.group_id, turn.seq), **arguments)
 
             assert await store.read(lambda tx: tx.of(GroupTurns).list(group.id)) == [second, first]
             assert await store.read(lambda tx: tx.of(GroupTurns).list(group.id, before_seq=1)) == [first]
@@ -185,8 +185,8 @@ class GroupContract(Contract):
             assert taken is not None
             with raises(LeaseLost):
                 await store.write(lambda tx: tx.of(GroupTurns).keep_lease(held))
-            assert await store.write(lambda tx: tx.of(GroupTurns).request_cancel(group.id, 0))
-            assert not await store.write(lambda tx: tx.of(GroupTurns).request_cancel(group.id, 0))
+            assert await store.write(lambda tx: tx.of(GroupTurns).request_cancel((group.id, 0)))
+            assert not await store.write(lambda tx: tx.of(GroupTurns).request_cancel((group.id, 0)))
             assert await store.write(lambda tx: tx.of(GroupTurns).release("there")) == 1
             failure = Failure(kind="error", message="no")
             ended = await store.write(lambda tx: tx.of(GroupTurns).end(taken, "error", failure=failure, at=LATER))

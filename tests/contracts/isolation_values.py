@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.access.values import Used
 from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
@@ -31,6 +30,7 @@ from perdure.core.ids import (
     StepId,
     ToolId,
 )
+from perdure.core.incoming.principals import Used
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
@@ -48,6 +48,7 @@ from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
 
+USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
@@ -88,6 +89,7 @@ PLAIN: Mapping[str, Any] = {
         "overcount": 0,
         "owner": "here",
         "owner_kind": "archive",
+        "period": "2026-01-31",
         "query": parse_query("walrus"),
     },
     **{
@@ -110,6 +112,7 @@ PLAIN: Mapping[str, Any] = {
         "turns": 9,
         "community_seq": 1,
         "dropped": {"stolen": 1},
+        "facts": [],
         "episode_seqs": [1],
         "first_seqs": [1, 2],
         "names": ["Ada"],
@@ -138,7 +141,7 @@ OF_VERBS: Mapping[str, Any] = {
         "callbacks.change_all.change": lambda callback: callback,
     },
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
+    **{"secrets.list_behind.name": "", "used.add.used": USED, "used.add_today.used": USED},
     **{
         "files.find_by_digest.digest": "plan.md",
         "servers.put_listing.failure": "stolen",
@@ -309,6 +312,7 @@ class Values:
             ),
             "graphs.put.graph": replace(of.graph, name="stolen"),
             "graphs.find_by_archive.archive_id": of.graph.fact_archive_id,
+            "entities.of_facts.facts": [of.fact],
             "entities.add.entities": [replace(of.entity, id=EntityId(f"entity-{NEW}"), name="new")],
             "episodes.add.episodes": [replace(of.episode, id=EpisodeId(f"episode-{NEW}"), ref="new")],
             "facts.add.versions": [
@@ -331,7 +335,8 @@ class Values:
             "runs.list_by_keys.keys": [of.run.key, of.stopped_run.key],
             "groups.add.group": replace(of.group, id=GroupId(f"group-{NEW}")),
             "group_turns.add.turn": GroupTurn(group_id=of.group.id, created_at=LATER),
-            "group_turns.claim.seq": of.turn.seq + 1,
+            "group_turns.claim.key": (of.group.id, of.turn.seq + 1),
+            "group_turns.request_cancel.key": (of.group.id, of.turn.seq),
             "schedules.add.schedule": replace(of.schedule, id=ScheduleId(f"schedule-{NEW}")),
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),

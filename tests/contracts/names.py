@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.access.values import User, check_name
 from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import DEFAULT_ORG, ArchiveId, ConversationId, ToolId, UserId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.specs import Tool, ToolFilter, ToolSpec
+from perdure.features.access.directory import Users
+from perdure.features.access.values import User, check_name
 from perdure.features.facts.tables import Episodes, Facts, Graphs
 from perdure.features.facts.values.facts import FactFilter
 from perdure.features.files.file_tables import AgentFiles, Files
@@ -78,7 +79,7 @@ class NameContract(Contract):
             User(id=UserId(self.ids.new("user")), org_id=DEFAULT_ORG, name=check_name("a user", one), created_at=AT)
             for one in (name, other)
         )
-        await store.write_directory(lambda one: one.users.add(first))
+        await store.write(lambda tx: tx.of(Users).add(first))
         units: Sequence[Callable[[Tx], Any]] = (
             lambda tx: self.add_folder(tx, other),
             lambda tx: tx.of(Folders).put(replace(second, name=other)),
@@ -89,8 +90,8 @@ class NameContract(Contract):
             with raises(AlreadyExists):
                 await store.write(unit)
         with raises(AlreadyExists):
-            await store.write_directory(lambda one: one.users.add(twin))
-        assert await store.read_directory(lambda one: one.users.find_by_name(DEFAULT_ORG, other)) is not None
+            await store.write(lambda tx: tx.of(Users).add(twin))
+        assert await store.read(lambda tx: tx.of(Users).find_by_name(other)) is not None
 
     async def test_tags_in_two_forms_are_one(self) -> None:
         """A passage has it once, it is counted once, and nothing of it is left when it is taken away."""

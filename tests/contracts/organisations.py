@@ -271,7 +271,7 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
     tx.of(Groups).share_block(group_id, agent.id, block.id, attached=True)
     new = GroupTurn(group_id=group_id, created_at=AT)
     turns = [tx.of(GroupTurns).add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
-    turn = tx.of(GroupTurns).claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
+    turn = tx.of(GroupTurns).claim((group_id, turns[0].seq), owner="here", at=AT, until=UNTIL)
     assert turn is not None
     turn, _ = tx.of(GroupTurns).begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
     speech = GroupMessage(

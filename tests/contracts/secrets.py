@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId
+from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.secrets import ORGANISATION
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
@@ -22,6 +22,11 @@ class SecretContract(Contract):
             changed = await store.write(lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"", at=LATER))
             assert (changed.sealed, changed.created_at, changed.updated_at) == (b"", AT, LATER)
             assert await store.read(lambda tx: tx.secrets.list(ORGANISATION)) == [changed]
+
+    async def test_the_organisations_are_known_whose_secrets_are_encrypted_anew(self) -> None:
+        """Of a new store the default one."""
+        async with self.open_store() as store:
+            assert await store.read(lambda tx: tx.secrets.organisations()) == [DEFAULT_ORG]
 
     async def test_all_owners_are_gone_through_in_order(self) -> None:
         """By owner and name, from behind one on, for a rotation of the key."""

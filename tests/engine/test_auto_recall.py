@@ -225,6 +225,7 @@ async def test_settings_that_can_not_be_worked_by_are_refused(settings: dict[str
         assert await perdure.agents() == []
 
 
+@pytest.mark.uses("extractive")
 async def test_the_built_in_model_reads_a_request_with_a_recalled_tail() -> None:
     """It still knows the date, and answers."""
     async with await AsyncPerdure.open(store=InlineStore(), settings=Settings(embedding="none")) as perdure:

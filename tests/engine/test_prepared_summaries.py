@@ -280,6 +280,7 @@ async def test_sizes_and_model_of_the_settings_hold_in_a_full_window_too() -> No
     assert nodes[0].model == "test/other"
 
 
+@pytest.mark.uses("extractive")
 @pytest.mark.parametrize(
     "summaries", [{"context_threshold": 2}, {"background": "no"}, {"leaf_tokens": 5}, {"fresh_tail_messages": 0}, 3]
 )
@@ -289,6 +290,7 @@ async def test_a_wrong_setting_is_refused_by_name(summaries: Any) -> None:
             await perdure.create_agent(settings={"summaries": summaries})
 
 
+@pytest.mark.uses("costs")
 async def test_a_prefix_that_is_new_anyway_takes_what_is_prepared() -> None:
     """Then it costs nothing; the ledger names the one reason for both."""
     model = ScriptedModel(summarises=says(SUMMARY))

@@ -16,6 +16,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import ModelOverflow
 from perdure.core.events import PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.ids import RunId
+from perdure.core.incoming.principals import day_of
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
@@ -268,7 +269,9 @@ async def test_what_a_summary_takes_counts_for_the_day() -> None:
         settings = {"context_window_tokens": WINDOW, "auto_recall": False, "summaries": {"background": False}}
         await agent.update(settings={**settings, "limits": {"tokens_per_day": 10**9}})
         done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
-        used = await perdure.app.ports.store.read(lambda tx: tx.used.get(agent.id, at=perdure.app.ports.clock.now()))
+        used = await perdure.app.ports.store.read(
+            lambda tx: tx.used.get(agent.id, day_of(perdure.app.ports.clock.now()))
+        )
         runs = await agent.runs(limit=100)
 
         assert [one.method for one in done if one.made_by == "model"]

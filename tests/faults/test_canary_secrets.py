@@ -25,10 +25,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from perdure import AsyncPerdure, RunFailed, Settings
 from perdure.app import start
-from perdure.core.access.values import LOCAL
 from perdure.core.incoming.addresses import is_postgres
+from perdure.core.incoming.principals import LOCAL
 from perdure.core.secrets import SecretMask
-from perdure.library.access import Access
+from perdure.features.access.service import Access
 from perdure.library.parts.providers import ProviderFields
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to

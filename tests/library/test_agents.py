@@ -28,6 +28,7 @@ from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL, open_async, open_sync
 
 
+@pytest.mark.uses("extractive")
 def test_an_agent_remembers_in_the_next_process(tmp_path: Path) -> None:
     """What was said before a store was closed is known after it is opened again, with what comes with Perdure alone."""
     with Perdure(tmp_path / "new" / "agents.db") as perdure:
@@ -41,6 +42,7 @@ def test_an_agent_remembers_in_the_next_process(tmp_path: Path) -> None:
         assert "Ada" in again.blocks.get("human").value
 
 
+@pytest.mark.uses("extractive")
 async def test_the_asynchronous_face_does_the_same(tmp_path: Path) -> None:
     """`AsyncPerdure` opens the same file and its agents answer there."""
     async with await AsyncPerdure.open(tmp_path / "agents.db") as perdure:
@@ -249,6 +251,7 @@ def test_a_page_has_bounds(tmp_path: Path, limit: Any) -> None:
                 page(limit=limit)
 
 
+@pytest.mark.uses("extractive", "files")
 def test_a_store_in_memory_is_refused_with_what_there_is_instead(tmp_path: Path, monkeypatch: Any) -> None:
     """No file of that name comes of it; a stand-in for tests works without any file."""
     monkeypatch.chdir(tmp_path)

@@ -43,7 +43,11 @@ def deep(levels: int) -> dict[str, Any]:
         (lambda agent: agent.search_archive("a", tags="abc"), "tags are 'abc'"),
         (lambda agent: agent.delete_passage(None), "passage_id is None"),
         (lambda agent: agent.recall("x", archives=False), "archives is False: give a list"),
-        (lambda agent: agent.files.open("a/b.txt", first_line=10, last_line=5), "last_line is 5, before first_line"),
+        pytest.param(
+            lambda agent: agent.files.open("a/b.txt", first_line=10, last_line=5),
+            "last_line is 5, before first_line",
+            marks=pytest.mark.uses("files"),
+        ),
         (lambda agent: agent.tools.attach(None), "a tool is None"),
     ],
 )

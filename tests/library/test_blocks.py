@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import BlockLimitExceeded, BlockNotFound, InvalidInput, NotFound, Perdure, VersionConflict
-from perdure.core.access.values import LOCAL, current_principal
 from perdure.core.errors import AlreadyExists, BlockReadOnly
 from perdure.core.ids import UserId
+from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import MODEL, open_async, open_sync
 

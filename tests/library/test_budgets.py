@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
-from perdure.core.access.values import Limits, Principal, current_principal
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError
 from perdure.core.ids import KeyId
+from perdure.core.incoming.principals import Principal, UseLimits, current_principal
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import left_of
@@ -64,7 +64,7 @@ async def ending(agent: AsyncAgent, **options: Any) -> tuple[str, str, int]:
 @contextlib.contextmanager
 def acting_for(**limits: Any) -> Iterator[None]:
     """What a request with a key of these limits does."""
-    token = current_principal.set(Principal(key_id=KEY, scope="user", limits=Limits(**limits)))
+    token = current_principal.set(Principal(key_id=KEY, scope="user", limits=UseLimits(**limits)))
     try:
         yield
     finally:
@@ -349,4 +349,4 @@ async def test_what_is_left_of_a_budget_is_never_nothing() -> None:
         run = await perdure.app.store.read(lambda tx: tx.runs.get(reply.run_id))
         run = replace(run, options=RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5))
 
-        assert left_of(run, 0.7) == Limits(tokens_per_run=1, cost_per_run=1e-9)
+        assert left_of(run, 0.7) == UseLimits(tokens_per_run=1, cost_per_run=1e-9)

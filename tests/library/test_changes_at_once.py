@@ -18,7 +18,7 @@ import pytest
 import tests.at_once.agents
 import tests.at_once.shared  # noqa: F401
 from perdure import features, library
-from perdure.library.access import Access
+from perdure.features.access.service import Access
 from perdure.library.parts.part import AsyncPart
 from perdure.testing import ScriptedModel, says
 from tests.at_once.reads import ELSEWHERE, READS

@@ -121,6 +121,7 @@ def _summaries(perdure: Perdure, name: str) -> list[str | None]:
     return [line.summary for line in perdure.agent(name).conversations()]
 
 
+@pytest.mark.uses("facts")
 def test_facts_of_all_conversations_are_extracted(tmp_path: Path) -> None:
     """Also where the first one has nothing new; a conversation that was deleted gives none."""
     with open_sync(tmp_path / "a.db", facts="patterns") as perdure:

@@ -30,6 +30,7 @@ WRITES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.uses("schedules")
 @pytest.mark.parametrize("tool", WRITES)
 async def test_no_tool_writes_a_credential(tool: str) -> None:
     """Blocks, their descriptions, passages, tags, notes and schedules; the rest of the text is kept."""

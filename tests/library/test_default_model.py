@@ -48,6 +48,7 @@ async def tell_built_in(path: Path) -> None:
         assert NOTICE in reply.text and agent.info.follows_default
 
 
+@pytest.mark.uses("extractive")
 async def test_an_agent_follows_the_default_as_soon_as_there_is_a_model(tmp_path: Path) -> None:
     """Its next run has that model, tells of the change once, and the list of agents shows it before."""
     await tell_built_in(tmp_path)
@@ -68,6 +69,7 @@ async def test_an_agent_follows_the_default_as_soon_as_there_is_a_model(tmp_path
         assert window == (await agent.context()).window_tokens == 128_000
 
 
+@pytest.mark.uses("extractive")
 async def test_the_new_model_is_not_shown_what_the_program_says_of_itself(tmp_path: Path) -> None:
     """History keeps it, requests leave it out, and each is rebuilt byte for byte, the old ones too."""
     await tell_built_in(tmp_path)
@@ -84,6 +86,7 @@ async def test_the_new_model_is_not_shown_what_the_program_says_of_itself(tmp_pa
         assert {request.model for request in rebuilt} == {EXTRACTIVE, MODEL}
 
 
+@pytest.mark.uses("extractive")
 async def test_a_run_that_waits_follows_when_it_begins(tmp_path: Path) -> None:
     """With a hook before the model a run is accepted first and begins later."""
 
@@ -100,6 +103,7 @@ async def test_a_run_that_waits_follows_when_it_begins(tmp_path: Path) -> None:
         assert await changes_of(perdure, agent, reply.run_id) == [ModelChanged(EXTRACTIVE, MODEL)]
 
 
+@pytest.mark.uses("extractive")
 async def test_a_pinned_model_stays(tmp_path: Path) -> None:
     """One that was named, also if it is the built-in program; without the pin the agent follows at once."""
     async with await open_store(tmp_path) as perdure:
@@ -116,6 +120,7 @@ async def test_a_pinned_model_stays(tmp_path: Path) -> None:
             assert (freed.info.model, freed.info.follows_default) == (MODEL, True)
 
 
+@pytest.mark.uses("extractive")
 async def test_a_key_that_goes_leaves_the_agent_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key replaces the built-in program; without it the message is refused, and not answered by that."""
     await tell_built_in(tmp_path)
@@ -135,6 +140,7 @@ async def test_a_key_that_goes_leaves_the_agent_its_model(tmp_path: Path, monkey
         assert agent.info.model == "openai/gpt-4.1-mini"
 
 
+@pytest.mark.uses("extractive")
 async def test_the_window_is_that_of_the_new_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent's own window stays, as far as the model has it."""
     async with await open_store(tmp_path) as perdure:

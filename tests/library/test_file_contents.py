@@ -13,13 +13,13 @@ from typing import BinaryIO
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
+from perdure.core.incoming.principals import LOCAL
+from perdure.features.access.organisations import OpenOrganisations
+from perdure.features.access.service import LAST_WRITES_S, Access
 from perdure.features.files.file_tables import Files
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.files.worker import drop_orphans
-from perdure.library.access import LAST_WRITES_S, Access
-from perdure.library.organisations import Organisations
 from perdure.settings import Settings
 from perdure.storage.object_store import ObjectStore, open_object_store
 from perdure.testing import FakeClock
@@ -167,7 +167,7 @@ async def test_the_objects_go_with_their_organisation(s3: S3, perdure: AsyncPerd
     clock = FakeClock(datetime.now(UTC) - timedelta(seconds=LAST_WRITES_S))
     access = Access(app.shared.store, clock, app.ports.ids, LOCAL)
     acme, other = [await access.create_organisation(name) for name in ("Acme", "Other")]
-    organisations = Organisations(perdure)
+    organisations = OpenOrganisations(perdure)
     async with organisations.use(acme.id) as library:
         docs = await library.folders.create("docs")
         await docs.upload(b"a secret", name="a.txt")

@@ -105,6 +105,7 @@ async def test_a_function_can_be_attached(tmp_path: Path) -> None:
         assert (await agent.send("And now?")).messages[2].text == "Turin: 18 degrees"
 
 
+@pytest.mark.uses("extractive")
 async def test_a_tool_that_is_neither_name_nor_function_is_refused() -> None:
     """The error shows what was given."""
     models = {MODEL: ScriptedModel()}

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure import AlreadyExists, AsyncPerdure, NewBlock, NewPassage
-from perdure.adapters.mem0 import AsyncMemory
-from perdure.adapters.zep import AsyncSessions
 from perdure.core.agents import AgentFilter
 from perdure.core.ids import PassageId, derived_id
 from perdure.domain.conversations.patterns import Pattern
@@ -57,6 +55,7 @@ async def test_agents_blocks_and_identities_are_found_in_every_form(
     assert (await agent.blocks.update(other, value="y")).value == "y"
 
 
+@pytest.mark.uses("files")
 @FORMS
 async def test_archives_folders_and_passages_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
@@ -97,24 +96,6 @@ async def test_a_passage_that_an_older_version_named_is_found_and_changed(perdur
     assert (await perdure.archive_of(archive.id).put_named(["x", NAME], NewPassage(text="two"))).id == old
     found = await perdure.archive_of(archive.id).find_named(["x", APART])
     assert found is not None and found.text == "two"
-
-
-@FORMS
-async def test_facts_are_found_by_every_form_of_whose_they_are(perdure: AsyncPerdure, name: str, other: str) -> None:
-    """Through mem0's interface, with its metadata, and through Zep's."""
-    memory, sessions = AsyncMemory(perdure), AsyncSessions(perdure)
-    await memory.add("I like tea.", user_id=name, metadata={"place": name})
-    await sessions.add_session(session_id=name, user_id=name)
-    await sessions.add(name, messages=[{"role_type": "user", "content": f"I like tea from {name}."}])
-    filters = {"user_id": other, "place": other}
-
-    assert len((await memory.get_all(filters=filters))["results"]) == 1
-    assert len((await memory.search("tea", filters=filters))["results"]) == 1
-    assert (await sessions.add_session(session_id=other, user_id=other)).user_id == NAME
-    kept = await sessions.get(other)
-    assert [one.content for one in kept.messages] == [f"I like tea from {name}."]
-    await memory.delete_all(user_id=other)
-    assert (await memory.get_all(filters={"user_id": name}))["results"] == []
 
 
 @FORMS

@@ -176,6 +176,7 @@ async def test_what_is_too_long_to_keep_is_cut() -> None:
     assert len(shown(model).text) < 1_000 and "99.9 % saved" in shown(model).text
 
 
+@pytest.mark.uses("files")
 async def test_a_program_reads_a_file_of_the_agent() -> None:
     """From standard input; without a program, the file itself is indexed."""
     box = Prints(stdout=LOG)
@@ -195,6 +196,7 @@ async def test_a_program_reads_a_file_of_the_agent() -> None:
     assert shown(model, 2).text.splitlines()[1] == "File docs/a.txt."
 
 
+@pytest.mark.uses("files")
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
     [

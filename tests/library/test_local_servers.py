@@ -192,6 +192,7 @@ async def test_an_answer_always_has_a_limit(near: Any) -> None:
     assert [request["max_tokens"] for request in server.requests] == [2_048, 100]
 
 
+@pytest.mark.uses("extractive")
 async def test_who_names_no_model_gets_that_of_the_server(near: Any, tmp_path: Path) -> None:
     """It is asked and tried once, whatever program opens the store later; an agent of before follows."""
     async with await opened(tmp_path) as perdure:
@@ -212,6 +213,7 @@ async def test_who_names_no_model_gets_that_of_the_server(near: Any, tmp_path: P
     assert (known.calling, known.window_tokens, known.server) == ("native", 4_096, "llamacpp")
 
 
+@pytest.mark.uses("extractive")
 async def test_a_server_that_comes_up_later_answers(near: Any, caplog: Any) -> None:
     """Agents that follow the default, as soon as somebody speaks to them, and new ones; it is tried once."""
     async with LocalServer() as gone:

@@ -64,11 +64,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield texts
 
 
+@pytest.mark.uses("files")
 def test_a_repr_is_one_short_line(shown: dict[str, str]) -> None:
     """Whole texts don't fit in; nothing shows an address in memory."""
     assert {name: text for name, text in shown.items() if "\n" in text or len(text) > 300 or " at 0x" in text} == {}
 
 
+@pytest.mark.uses("files")
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -86,6 +88,7 @@ def test_a_repr_says_what_it_is(shown: dict[str, str], name: str, text: str) -> 
     assert shown[name] == text
 
 
+@pytest.mark.uses("files")
 def test_a_long_text_is_cut_and_its_length_follows(shown: dict[str, str]) -> None:
     """The beginning is enough to recognise it."""
     beginning = "text='Ada lives in Turin and likes walking.\\nAda lives in Turin and'… (1,140 characters)"

@@ -11,17 +11,17 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import start_organisation
-from perdure.core.access.values import LOCAL
 from perdure.core.errors import Conflict, SecretUnreadable
+from perdure.core.incoming.principals import LOCAL
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
 from perdure.domain.environment import load_inputs
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.engine.records.run_request import NewMessage
+from perdure.features.access.service import Access
 from perdure.features.mcp.tables import Servers
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule
-from perdure.library.access import Access
 from perdure.library.parts.providers import ProviderFields
 from perdure.library.tools.secrets import rotate_store
 from perdure.settings import Settings

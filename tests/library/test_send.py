@@ -104,6 +104,7 @@ def test_a_failing_model_loses_no_message(tmp_path: Path) -> None:
         assert [message.text for message in model.requests[1].messages] == ["one", "two"]
 
 
+@pytest.mark.uses("extractive")
 def test_a_model_that_is_not_here_is_named(tmp_path: Path) -> None:
     """A message to an agent whose model another program brought along is refused, naming the models there are."""
     with open_sync(tmp_path / "agents.db") as perdure:

@@ -241,6 +241,7 @@ def test_a_result_that_no_model_could_read_is_an_error(tmp_path: Path, returned:
     assert (result.status, error_text in result.text) == ("error", True), result.text
 
 
+@pytest.mark.uses("compression")
 def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path) -> None:
     """The model sees its beginning and end, up to the tool's limit; the log has the whole, up to a bound of its own."""
 

@@ -120,6 +120,7 @@ def test_listed_steps_bring_the_sources_of_their_results(tmp_path: Path) -> None
         assert ORDER not in agent.blocks.get("human").value
 
 
+@pytest.mark.uses("files")
 def test_an_open_file_is_a_source_in_every_conversation(tmp_path: Path) -> None:
     """Each request shows its lines, whoever opened it."""
     path = tmp_path / "plan.md"
@@ -136,6 +137,7 @@ def test_an_open_file_is_a_source_in_every_conversation(tmp_path: Path) -> None:
         assert ORDER not in agent.blocks.get("human").value
 
 
+@pytest.mark.uses("facts", "files", "schedules")
 def test_a_memory_tool_that_says_nothing_writes() -> None:
     """So that one which is added later is not forgotten; those that say they don't are few."""
     keep_nothing = {name for name in MEMORY_TOOL_SPECS if not tool_writes_memory(name)}
@@ -167,6 +169,7 @@ WRITES: dict[str, dict[str, Any]] = {
 """A call of each memory tool that keeps a text."""
 
 
+@pytest.mark.uses("schedules")
 @pytest.mark.parametrize("policy", ["block", "approve"])
 def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str) -> None:
     """Each of them is refused, or waits, after the same mail; the list is that of the tools that write."""
@@ -275,6 +278,7 @@ def stored_by_a_person(perdure: Perdure, agent: Agent) -> None:
     agent.archive("The office of Norvik is in Bergen.")
 
 
+@pytest.mark.uses("files")
 @pytest.mark.parametrize("bring", [filed, passed_on, stored_by_a_person])
 def test_what_is_recalled_brings_its_sources(tmp_path: Path, bring: Callable[[Perdure, Agent], None]) -> None:
     """A file, a passage; what a person stored forbids nothing."""

@@ -305,7 +305,7 @@ async def words_stored(world: World) -> set[str]:
 
     def read(tx: Tx) -> None:
         for table, what in TEXT_TABLES.items():
-            for row in tx.of(TextMentions)._rows(f"SELECT {', '.join(what.columns)} FROM {table}"):
+            for row in tx.of(TextMentions)._rows(f"SELECT {', '.join(what.texts)} FROM {table}"):
                 for value in row:
                     with contextlib.suppress(ValueError, TypeError):
                         collect(json.loads(value))

@@ -23,6 +23,7 @@ async def test_what_only_the_cloud_has_is_refused_with_a_sentence(path: str) -> 
             assert "only in Letta's cloud" in detail or detail.startswith("This server ")
 
 
+@pytest.mark.uses("files", "mcp")
 @pytest.mark.parametrize(
     ("path", "near"),
     [

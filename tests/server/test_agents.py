@@ -92,6 +92,7 @@ async def test_an_agent_has_all_fields_of_the_wire() -> None:
         assert await server.get("/v1/agents") == [made]
 
 
+@pytest.mark.uses("files")
 async def test_an_agent_can_be_made_of_a_model_alone() -> None:
     """It has a name, the tools of its type and no blocks."""
     async with routed() as server:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.access.values import Limits
+from perdure.core.incoming.principals import UseLimits
 from perdure.testing import calls, says
 from tests.server.routed import new_agent, routed
 
@@ -51,6 +51,7 @@ async def test_the_limits_of_an_agent_are_set_and_shown() -> None:
         assert (await server.http.post(f"{path}/messages", json=MESSAGE | {"max_steps": 1})).status_code == 200
 
 
+@pytest.mark.uses("access")
 async def test_the_limits_of_a_key_are_set_and_shown() -> None:
     """All of them, as given."""
     async with routed() as server:
@@ -60,7 +61,7 @@ async def test_the_limits_of_a_key_are_set_and_shown() -> None:
         }
         made = await server.http.post("/v1/keys/", json={"name": "ann", "limits": limits})
 
-        assert made.json()["limits"] == limits == dict(Limits(**limits).some)
+        assert made.json()["limits"] == limits == dict(UseLimits(**limits).some)
 
 
 @pytest.mark.uses("groups")
@@ -99,6 +100,7 @@ async def test_a_group_in_which_nobody_may_speak_says_when_it_may() -> None:
         assert (await server.http.post(both, json={"input": "Hello"})).status_code == 429
 
 
+@pytest.mark.uses("schedules")
 async def test_an_event_is_measured_by_its_data() -> None:
     """Not by the words of the engine that tell of it."""
     async with routed() as server:

@@ -71,6 +71,7 @@ async def test_a_callback_url_that_is_none_is_refused() -> None:
         assert await server.get("/v1/runs/") == []
 
 
+@pytest.mark.uses("schedules")
 async def test_the_query_of_a_callback_is_sent_and_not_shown() -> None:
     """It often holds a key: the receiver gets it; runs, jobs, schedules and errors have a mask in its place."""
     async with (
@@ -105,6 +106,7 @@ CANARY = "canary4f7d2e91bc08"
 SECRET_PARTS = [f"?token={CANARY}", f"/services/T0/{CANARY}", f"/{CANARY}/x?a=1", f";v={CANARY}", f"?a=1&b={CANARY}#c"]
 
 
+@pytest.mark.uses("schedules")
 @pytest.mark.parametrize("part", SECRET_PARTS)
 async def test_a_key_in_a_callbacks_address_is_encrypted(part: str) -> None:
     """The receiver is reached by the whole address; the store has the key nowhere in plain, and shows it nowhere."""

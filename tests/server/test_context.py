@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from perdure import ModelReply, ModelRequest, Text, Usage
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, new_agent, routed
@@ -120,6 +122,7 @@ async def test_another_conversation_has_a_window_of_its_own() -> None:
         assert (await server.refused("GET", f"/v1/agents/{nobody}/context"))[0] == 404
 
 
+@pytest.mark.uses("costs")
 async def test_costs_are_answered_request_by_request() -> None:
     """As the library has them; with a `limit` the newest only."""
 

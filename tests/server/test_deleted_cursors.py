@@ -70,7 +70,7 @@ KINDS: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str]] 
 }
 
 
-USES = {"groups": pytest.mark.uses("groups")}
+USES = {"folders": pytest.mark.uses("files"), "groups": pytest.mark.uses("groups")}
 """Kind of things -> the feature that they are of."""
 
 
@@ -103,6 +103,7 @@ ATTACHED: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str
 """Kind -> how to make one, the list of those of an agent, and where they are attached and detached."""
 
 
+@pytest.mark.uses("files")
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("end", ["detach", "delete"])
 @pytest.mark.parametrize("kind", ATTACHED)
@@ -132,6 +133,7 @@ async def test_a_list_of_an_agent_goes_on_behind_what_was_detached(kind: str, en
         assert seen == (made if order == "asc" else made[::-1])
 
 
+@pytest.mark.uses("files")
 async def test_the_agents_of_a_folder_go_on_behind_one_that_was_detached() -> None:
     async with routed() as server:
         folder = (await server.post("/v1/folders/", {"name": "f"}))["id"]
@@ -141,19 +143,7 @@ async def test_the_agents_of_a_folder_go_on_behind_one_that_was_detached() -> No
         assert await server.get(f"/v1/folders/{folder}/agents", order="asc", after=made[1]) == [made[2]]
 
 
-async def test_organisations_go_on_behind_one_that_was_removed() -> None:
-    """Also in the loops of the server itself, which ended at it without a word."""
-    async with routed() as server:
-        store = server.library._app.ports.store
-        made = [(await server.post("/v1/organizations/", {"name": f"o{number}"}))["id"] for number in range(3)]
-        await store.write_directory(lambda one: one.organisations.delete(made[1]))
-
-        left = await server.get("/v1/organizations/", after=made[1])
-        status, _ = await server.refused("GET", "/v1/organizations/", after="org-10000000-0000-4000-8000-000000000000")
-
-        assert ([one["id"] for one in left], status) == ([made[2]], 404)
-
-
+@pytest.mark.uses("files", "schedules")
 async def test_files_and_schedules_go_on_behind_what_was_deleted() -> None:
     """The same where a list has a cursor of another kind: of files within a folder, of schedules across agents."""
     async with routed() as server:
@@ -202,6 +192,7 @@ async def test_the_place_of_a_deleted_thing_is_kept_for_a_day(monkeypatch: pytes
         assert await store.read(kept) == []
 
 
+@pytest.mark.uses("files")
 async def test_the_official_client_deletes_what_it_iterates_over() -> None:
     """Its loops turn the pages themselves."""
     async with routed() as server:

@@ -186,6 +186,7 @@ async def test_a_field_of_several_types_is_told_once(tmp_path: Path, body: Any, 
         assert (answered.status_code, answered.json()["detail"]) == (422, told)
 
 
+@pytest.mark.uses("mcp")
 async def test_what_may_be_secret_is_not_told_whatever_is_wrong_with_it_or_around_it(tmp_path: Path) -> None:
     async with in_process(tmp_path) as (client, _):
         answers = [

@@ -147,6 +147,7 @@ async def query_doors(client: httpx.AsyncClient) -> list[tuple[str, str, bool]]:
     return doors
 
 
+@pytest.mark.uses("facts")
 async def test_every_door_of_a_search_refuses_a_query_that_is_too_long(tmp_path: Path) -> None:
     """Also the agents' own tools, and a search with nothing to search; the document names the doors."""
     models = {

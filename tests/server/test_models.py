@@ -26,6 +26,7 @@ MODEL_FIELDS = [
 """Names in the order in which Letta's server sends them."""
 
 
+@pytest.mark.uses("extractive")
 async def test_the_default_model_comes_first() -> None:
     """Clients without a choice take the first; each can really be used."""
     async with routed() as server:

@@ -83,6 +83,7 @@ async def test_a_long_name_of_an_identity_is_refused(tmp_path: Path, more: dict[
         assert await perdure.identities.count() == 0
 
 
+@pytest.mark.uses("facts")
 @pytest.mark.parametrize("name", ["entity_types", "fact_types", "slots"])
 async def test_a_long_name_of_a_type_or_slot_is_refused(name: str) -> None:
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
@@ -91,6 +92,7 @@ async def test_a_long_name_of_a_type_or_slot_is_refused(name: str) -> None:
             await agent.facts.update_settings(**{name: {LONG: {}}})
 
 
+@pytest.mark.uses("facts")
 async def test_a_rule_is_as_short_as_a_query() -> None:
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)

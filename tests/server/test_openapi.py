@@ -29,6 +29,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
             yield f"{method.upper()} {path}", operation
 
 
+@pytest.mark.uses("files")
 async def test_every_route_is_in_the_document() -> None:
     """The plain ones for messages too, with their bodies and streams; and no operation is there twice."""
     async with routed() as server:

@@ -218,7 +218,7 @@ async def show_image(server: Server, url: str) -> None:
 
 
 async def report_run(server: Server, url: str) -> None:
-    callback = server.app.state.address_guard.callback(url)
+    callback = server.app.state.gate.callback(url)
     with contextlib.suppress(PerdureError):
         await server.library.app.ports.send_report(callback, {"run": "ended"})
 
@@ -282,7 +282,10 @@ PLACES: Mapping[str, Fetch] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+USES = {"an MCP server": pytest.mark.uses("mcp")}
+
+
+@pytest.mark.parametrize("place", [pytest.param(place, marks=USES.get(place, ())) for place in PLACES])
 async def test_no_input_reaches_what_is_inside(place: str, server: Server, network: Network) -> None:
     """Private, loopback, link-local, mapped and decimal addresses, names, redirects and rebinding: 0 reached."""
     reached: list[tuple[str, str, str]] = []

@@ -89,6 +89,7 @@ async def one_of_each(client: httpx.AsyncClient) -> dict[str, str]:
     return {f"{name}_id": value for name, value in found.items()} | {"block_label": "human", "tool_name": "double"}
 
 
+@pytest.mark.uses("files")
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_no_request_holds_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     """Every route that the OpenAPI lists, with bodies of each kind in all its fields, and with long queries.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
@@ -88,3 +88,12 @@ async def undo(client: httpx.AsyncClient, page: httpx.Response) -> None:
             fields[str(values["name"])] = values["value"]
     answer = await client.post(str(form["hx-post"]), data=fields)
     assert answer.status_code == 200, answer.text
+
+
+def claim_in(store: InlineStore) -> Callable[[str, str], Awaitable[bool]]:
+    """What notes the first use of something in a period, in this store."""
+
+    async def claim(name: str, period: str) -> bool:
+        return await store.write(lambda tx: tx.used.claim(name, period))
+
+    return claim

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.access.values import LOCAL
-from perdure.library.access import Access
-from perdure.server.access import keys
+from perdure.core.incoming.principals import LOCAL
+from perdure.features.access import keys
+from perdure.features.access.service import Access
 from perdure.testing import says
 from perdure.ui.pages import changes
 from tests.ui.browser import dashboard

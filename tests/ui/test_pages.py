@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.dashboard import paths_of
 from perdure import ModelReply, RunFailed, Text, Usage
-from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import ModelRequestRefused
+from perdure.core.incoming.principals import LOCAL, Scope
 from perdure.core.models import Calling
 from perdure.core.text.reprs import plural
-from perdure.library.access import Access
+from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.pages.routes import PAGES

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.access.values import LOCAL
-from perdure.library.access import Access
-from perdure.server.access.keys import KeyRing
-from perdure.server.access.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, Sessions, make_token
+from perdure.core.incoming.principals import LOCAL
+from perdure.server.access.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, DashboardSessions, make_token
 from perdure.server.config import ServerConfig
-from perdure.storage.cipher import AesCipher
-from perdure.testing import FakeClock, InlineStore, SequentialIds
-from tests.ui.browser import FORM, dashboard
+from perdure.testing import FakeClock, InlineStore
+from tests.ui.browser import FORM, claim_in, dashboard
 
 KEY = "a-key-that-is-long-enough"
 NO_STORE = InlineStore()
 
 
-def new_sessions(clock: FakeClock, key: str = KEY, store: InlineStore | None = None) -> Sessions:
+def new_sessions(clock: FakeClock, key: str = KEY, store: InlineStore | None = None) -> DashboardSessions:
     """Those of a server with this key, over a store of its own or a shared one."""
-    store = store or InlineStore()
-    return Sessions(key, clock, KeyRing(ServerConfig(api_key=key), store, clock), store, AesCipher("s" * 32, file=None))
+    return DashboardSessions(key, clock, claim_in(store or InlineStore()))
 
 
 async def test_a_link_works_once_and_for_ten_minutes() -> None:
@@ -49,35 +43,6 @@ async def test_a_session_ends_and_belongs_to_its_key() -> None:
     assert await new_sessions(clock, "another key, also long").find(cookie) is None
     clock.advance(SESSION_S)
     assert await sessions.find(cookie) is None
-
-
-async def test_the_session_of_a_stored_key_ends_before_the_key() -> None:
-    """After a week somebody has to know the key again."""
-    clock, store = FakeClock(), InlineStore()
-    sessions = new_sessions(clock, store=store)
-    _, text = await Access(store, clock, SequentialIds(), LOCAL).create_key("ann", "user")
-    cookie = f"{COOKIE}={await sessions.sign_in(text)}".encode()
-    clock.advance(SESSION_S - 1)
-
-    assert await sessions.find(cookie) is not None
-    clock.advance(1)
-    assert await sessions.find(cookie) is None
-    assert await sessions.sign_in(text) is not None
-
-
-async def test_a_stored_key_signs_in_for_as_long_as_it_counts() -> None:
-    clock, store = FakeClock(), InlineStore()
-    sessions = new_sessions(clock, store=store)
-    access = Access(store, clock, SequentialIds(), LOCAL)
-    key, text = await access.create_key("ann", "user", expires_at=clock.now() + timedelta(hours=1))
-    cookie = f"{COOKIE}={await sessions.sign_in(text)}".encode()
-
-    found = await sessions.find(cookie)
-    assert found is not None and (found.key_id, found.scope) == (key.id, "user")
-    assert text.encode() not in cookie
-    clock.advance(3_600)
-    assert await sessions.find(cookie) is None
-    assert await sessions.sign_in(text) is None
 
 
 @given(st.text(max_size=80))

@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 from perdure.context.sections.tokens import ScriptTokenCounter
-from perdure.core.access.values import Limits as Budget
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import Hook
 from perdure.core.incoming.addresses import is_postgres
+from perdure.core.incoming.principals import UseLimits
 from perdure.core.ports import TokenCounter
 from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
@@ -69,7 +69,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
         beat_s=min(1.0, settings.lease_s / 3),
         message_limit_chars=settings.message_limit_chars,
         limits=settings,
-        run_budget=Budget(tokens_per_run=settings.max_tokens or None, cost_per_run=settings.max_cost_usd or None),
+        run_budget=UseLimits(tokens_per_run=settings.max_tokens or None, cost_per_run=settings.max_cost_usd or None),
         context_window_tokens=settings.context_window_tokens,
         tool_output=settings.tool_output,
         extract_at_close=settings.facts == "patterns",

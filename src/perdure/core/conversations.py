@@ -256,10 +256,8 @@ class ConversationState:
         embedded: whether the agent's messages get vectors.
         blocks: the agent's blocks, id -> version.
         passages: how many passages its archives hold.
-        facts: the agent's graph -> the newest version of a fact that a person wrote; empty: none.
         has: what the agent has of features, by the names in `Feature.has`.
         has_notes: whether one of the blocks holds working notes.
-        has_graph: whether the agent has facts.
         has_others: whether something was said in another of the agent's first conversations.
     """
 
@@ -272,11 +270,14 @@ class ConversationState:
     embedded: bool
     blocks: Mapping[str, int]
     passages: int
-    has: frozenset[str]
+    has: Mapping[str, Any]
     has_notes: bool
-    has_graph: bool
     has_others: bool
-    facts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the agent has facts."""
+        return "graph" in self.has
 
     def with_messages(self, messages: Sequence[Message]) -> ConversationState:
         """Return the state after these messages were appended to the conversation."""

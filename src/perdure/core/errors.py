@@ -10,6 +10,7 @@
     │   ├── SourceInvalid, SchemaMismatch
     │   ├── ToolRulesInvalid
     │   ├── AnswerInvalid, NothingToCompact
+    │   ├── FeatureMissing
     │   └── FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
@@ -89,6 +90,19 @@ from perdure.core.text.pip_line import pip_line
 
 class InvalidInput(PerdureError):
     """A value from the caller can't be used. Nothing was written."""
+
+
+class FeatureMissing(InvalidInput):
+    """The program lacks the feature that would do this. Nothing was written.
+
+    Args:
+        problem: what can't be done.
+        helps: what helps instead.
+    """
+
+    def __init__(self, feature: str, problem: str, helps: str) -> None:
+        super().__init__(f"{problem}: this program lacks its feature `{feature}`; {helps}")
+        self.feature = feature
 
 
 class EmptyMessage(InvalidInput):

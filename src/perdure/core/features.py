@@ -65,9 +65,6 @@ class TableUse:
 
     Args:
         key: the other columns of its key.
-        texts: its columns with texts of users, models and tools.
-        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
-        is_wide: whether a row may hold a whole request.
         has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
         at_once: the condition of rows that go with the agent itself, as others would see it through them.
         spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
@@ -76,9 +73,6 @@ class TableUse:
 
     name: str
     key: Sequence[str]
-    texts: Sequence[str] = ()
-    place: str = "settings"
-    is_wide: bool = False
     has_callback: bool = False
     at_once: str = ""
     spread_key: Sequence[str] = ()
@@ -94,7 +88,8 @@ class OrgTable:
         of: its column that names a row of another such table, and that table; none: it has a column `org_id`.
         sealed: its column with what is stored encrypted, as base64.
         names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
-        why: why there are so few rows that each node can have them.
+        why: why there are so few rows that each node can have them; or, with `is_local`, why the first node has them.
+        is_own: its feature deletes its rows itself, when nothing else of the organisation is left.
         family: the first of the tables with which its rows lie by that column, instead; empty: each node has them all.
         queues: as those of a `TableUse`.
     """
@@ -104,13 +99,16 @@ class OrgTable:
     sealed: str = ""
     names_tools: bool = False
     why: str = "few"
+    is_local: bool = False
+    is_own: bool = False
     family: str = ""
     queues: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveUse:
-    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them.
+    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them,
+    and they are deleted with them.
 
     Args:
         columns: those with their ids.
@@ -131,14 +129,15 @@ class RootUse:
     """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
 
     Args:
-        key: the column in the tables of its parts that has its id.
+        key: the column in the tables of its parts, and of those in `of_agents`, that has its id.
         parts: table of its parts -> the rest of their key.
         links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
         of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
         owner: its column of the agent with which it is deleted.
+        ends_with_agents: whether it is deleted with the last agent that the first table of `of_agents` gives it.
+        with_ids: those of its parts whose rows have an `id` in the directory of ids.
+        has_sources: whether the sources of what is written to it are kept.
         ends: a statement that runs when the thing `:id` is deleted.
-        texts: table -> its columns with texts of users, models and tools; `place` is what these are called where a text
-            is forgotten, and `seen_by` has the ids of the things that the agent `:owner` takes part in.
         unique: its column whose values are unique in an organisation.
         is_in_prompts: whether an agent that loses one needs a new prefix.
         reference: why each node has all of its rows, where rows lie on several; empty: they lie as their ids say.
@@ -150,10 +149,10 @@ class RootUse:
     links: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
     of_agents: Sequence[str] = ()
     owner: str = ""
+    ends_with_agents: bool = False
+    with_ids: Sequence[str] = ()
+    has_sources: bool = False
     ends: str = ""
-    texts: Mapping[str, str] = field(default_factory=dict)
-    place: str = "settings"
-    seen_by: str = ""
     unique: str = ""
     is_in_prompts: bool = False
     reference: str = ""
@@ -161,22 +160,28 @@ class RootUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextUse:
-    """What forgetting has to know of a table with texts of users, models and tools that are no agent's.
+    """What forgetting has to know of a table with texts of users, models and tools.
 
     Args:
         place: what these are called where a text is forgotten, of `PLACE_NAMES`.
         owners: the table of the things that have them, as `text_owners` or the kernel finds them.
-        owner: the column with the id of such a thing.
-        key, texts, is_wide: as those of a `TableUse`.
+        owner: the column with the id of such a thing; or the condition of the rows of one `:owner`.
+        key: the columns of its key beside the owner, in order.
+        is_wide: whether a row may hold a whole request.
     """
 
     name: str
     place: str
-    owners: str
-    owner: str
-    texts: Sequence[str]
+    owners: str = "agents"
+    owner: str = "agent_id"
     key: Sequence[str] = ()
+    texts: Sequence[str]
     is_wide: bool = False
+
+    @property
+    def of_owner(self) -> str:
+        """The condition of the rows of one `:owner`."""
+        return self.owner if " " in self.owner else f"{self.owner} = :owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,16 +208,18 @@ class Feature:
         parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
         agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
         store_parts: as `parts`, of the store only.
-        has: what an agent may have -> the condition under which agent `a` has it: it is read with the agent, so that
-            for others nothing is called.
+        has: what an agent may have -> the expression that finds it: not null and not false for the agent `a` that has
+            it, whose id is `{agent}`. It is read with the agent, so that for others nothing is called.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
         tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
         org_tables: those that organisations have; inner rows first.
         roots: its tables of things that are no agent's.
-        text_tables: its tables with texts of things that are no agent's.
+        text_tables: its tables with texts.
         text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
             have `:id`.
+        one_form: table and column of names that migration 86 stores anew -> the key of the table, and when two rows,
+            `o` and `t`, may not have the same name.
         counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
             that counts anew.
         archives: those that belong to what it has.
@@ -246,6 +253,7 @@ class Feature:
     roots: Sequence[RootUse] = ()
     text_tables: Sequence[TextUse] = ()
     text_owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    one_form: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
     archives: Sequence[ArchiveUse] = ()
     copies: str = ""
@@ -314,6 +322,11 @@ def feature_org_tables() -> Sequence[OrgTable]:
 def feature_roots() -> Sequence[RootUse]:
     """The things of all features that are no agent's."""
     return [root for feature in find_features() for root in feature.roots]
+
+
+def archive_columns(table: str) -> Sequence[str]:
+    """The columns of a table with the ids of archives that belong to its rows."""
+    return [column for one in find_features() for use in one.archives if use.table == table for column in use.columns]
 
 
 P = ParamSpec("P")

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.core.access.values import Limits, Principal, Used, current_principal
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
+from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
@@ -39,7 +39,7 @@ def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
     return replace(options, key_id=principal.key_id, key_limits=principal.limits.of_day)
 
 
-def within(options: RunOptions, limits: Limits) -> RunOptions:
+def within(options: RunOptions, limits: UseLimits) -> RunOptions:
     """The options with the lower ones of their budget and of these limits."""
     if limits.tokens_per_run is None and limits.cost_per_run is None:
         return options
@@ -48,11 +48,11 @@ def within(options: RunOptions, limits: Limits) -> RunOptions:
     return replace(options, max_tokens=min(tokens, default=None), max_cost_usd=min(costs, default=None))
 
 
-def left_of(run: Run, spent: float | None) -> Limits:
+def left_of(run: Run, spent: float | None) -> UseLimits:
     """What a run has left of its own budget, for the run that goes on with it: at least a trace, so that it is a
     limit. `spent`: the US dollars of its steps."""
     tokens, cost = run.options.max_tokens, run.options.max_cost_usd
-    return Limits(
+    return UseLimits(
         tokens_per_run=None if tokens is None else max(1, tokens - run.usage.total_tokens),
         cost_per_run=None if cost is None else max(1e-9, cost - (spent or 0.0)),
     )
@@ -102,7 +102,7 @@ def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Fini
     if (most := options.max_cost_usd) is not None and (cost := cost_of(log, inputs)) >= most:
         return _end("max_cost", f"the run has cost {_dollars(cost)}, and may cost {_dollars(most)}")
     for owner_id, limits in _days(agent, options):
-        if (text := _beyond(tx.used.get(owner_id, at=inputs.now), limits)) is not None:
+        if (text := _beyond(tx.used.get(owner_id, day_of(inputs.now)), limits)) is not None:
             return _end(text[0], f"{owner_id} {text[1]}; tomorrow, by UTC, it may go on")
     return None
 
@@ -117,7 +117,7 @@ def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usag
     owners = [owner_id for owner_id, _ in _days(agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
-        tx.used.add(dict.fromkeys(owners, used), at=inputs.now)
+        tx.used.add_today(dict.fromkeys(owners, used), at=inputs.now)
 
 
 class CallBudget:
@@ -178,7 +178,7 @@ def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str,
 def _find_used_up(tx: Tx, days: Iterable[tuple[str, Mapping[str, Any]]], at: datetime) -> LimitReached | None:
     """Which of these owners has used what it may on this day; None: no one has."""
     for owner_id, limits in days:
-        if (text := _beyond(tx.used.get(owner_id, at=at), limits)) is not None:
+        if (text := _beyond(tx.used.get(owner_id, day_of(at)), limits)) is not None:
             return LimitReached(f"{owner_id} {text[1]}", retry_after_s=until_midnight_s(at))
     return None
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.context.sections.assemble import View
-from perdure.core.access.values import Limits as Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
 from perdure.core.features import Point
 from perdure.core.ids import Ids
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
+from perdure.core.incoming.principals import UseLimits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey, Usage
@@ -69,7 +69,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-NO_BUDGET = Budget()
+NO_BUDGET = UseLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class EngineSettings:
     poll_s: float = 0.1
     message_limit_chars: int = 500_000
     limits: Limits = DEFAULT_LIMITS
-    run_budget: Budget = NO_BUDGET
+    run_budget: UseLimits = NO_BUDGET
     context_window_tokens: int = 128_000
     reserve_tokens: int = 8_000
     tool_output: str = "full"

@@ -72,6 +72,10 @@ class StoreUpkeep(AsyncPart):
         log. Others can't write while the file is written anew. Raises: StoreError: it is not done."""
         await remove_traces(self._app.ports, progress)
 
+    async def claim(self, name: str, period: str) -> bool:
+        """Note the first use of something in a period, such as a day; False: another process has noted one."""
+        return await self._app.shared.store.write(lambda tx: tx.used.claim(name, period))
+
     async def mark(self) -> str:
         """A text that changes with everything that is stored, by this process or another; cheap to read."""
         return await self._ports.store.mark()

@@ -53,6 +53,7 @@ class Candidates:
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     ran: dict[str, SearchReport] = field(default_factory=dict)
+    conversations: dict[int, ConversationId] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, **facts: Any) -> None:
         self.candidates.append(candidate)
@@ -278,7 +279,6 @@ def _add_turns(
     numbers = {index: int(history.seq[index]) for index in (*scores, *neighbours)}
     found = tx.messages.list_by_seqs(ranked.agent.id, list(numbers.values()))
     messages = {message.seq: message for message in _without_copies(tx, history, scope, found)}
-    conversations: dict[int, ConversationId] = {}
     for index, seq in numbers.items():
         message = messages.get(seq)
         if message is not None and scope.fills and message.role == "assistant" and index not in scores:
@@ -286,16 +286,10 @@ def _add_turns(
         hits = tuple(messages[numbers[hit]].id for hit in neighbours.get(index, ()) if numbers[hit] in messages)
         if message is None or not (index in scores or hits):
             continue
-        line = message.conversation_seq
-        if line not in conversations:
-            conversations[line] = tx.conversations.get_by_seq(ranked.agent.id, line).id
         score = scores[index] if index in scores else max(neighbours[index].values())
-        collection.add(
-            _turn(message, history, index, score, neighbours_of=hits),
-            why=why_message(tx, ranked, rows[index]) if scope.explain and index in rows else None,
-            beside=hits,
-            **_facts_of(message, conversations[line]),
-        )
+        why = why_message(tx, ranked, rows[index]) if scope.explain and index in rows else None
+        turn = _turn(message, history, index, score, neighbours_of=hits)
+        _add_turn(tx, message, turn, collection, why=why, beside=hits)
 
 
 def _turn(message: Message, history: LogColumns, index: int, score: float, **fields: Any) -> Candidate:
@@ -314,15 +308,20 @@ def _turn(message: Message, history: LogColumns, index: int, score: float, **fie
     )
 
 
-def _facts_of(message: Message, conversation_id: ConversationId) -> dict[str, Any]:
-    """Return what the source of a turn says beside it."""
-    return {
-        "conversation_id": conversation_id,
-        "seq": message.seq,
-        "role": message.role,
-        "name": message.name,
-        "occurred_at": message.occurred_at,
-    }
+def _add_turn(tx: Tx, message: Message, turn: Candidate, collection: Candidates, **facts: Any) -> None:
+    """Add a turn with what its source says beside it."""
+    line = message.conversation_seq
+    if line not in collection.conversations:
+        collection.conversations[line] = tx.conversations.get_by_seq(message.agent_id, line).id
+    collection.add(
+        turn,
+        conversation_id=collection.conversations[line],
+        seq=message.seq,
+        role=message.role,
+        name=message.name,
+        occurred_at=message.occurred_at,
+        **facts,
+    )
 
 
 def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
@@ -335,7 +334,6 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
         hidden &= ~((history.conversation == conversation) & (history.seq >= first))
     indexes = {int(history.seq[index]): int(index) for index in np.flatnonzero(hidden)[-FILL_TURNS:]}
     newest = [seq for seq in reversed(indexes) if seq not in scope.pinned]
-    conversations: dict[int, ConversationId] = {}
     from_outside: dict[int, Collection[int]] = {}
     messages = _without_copies(tx, history, scope, tx.messages.list_by_seqs(agent.id, newest))
     for place, message in enumerate(messages):
@@ -348,11 +346,9 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
         seqs = from_outside[line]
         if message.seq in seqs or (message.role == "assistant" and any(seq < message.seq for seq in seqs)):
             continue
-        if line not in conversations:
-            conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
         score = (1 if message.role == "user" else 0) - rank_cost(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
-        collection.add(turn, **_facts_of(message, conversations[line]))
+        _add_turn(tx, message, turn, collection)
 
 
 def _without_copies(tx: Tx, history: LogColumns, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:

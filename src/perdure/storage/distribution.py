@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from perdure.core.features import feature_org_tables, feature_roots, feature_tables
+from perdure.core.features import archive_columns, feature_org_tables, feature_roots, feature_tables
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "agents": {
@@ -19,13 +19,18 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 *("agent_details", "agent_blocks", "agent_archives", "agent_tools"),
-                *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
-                *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
+                *("agent_identities", "conversations", "conversation_blocks", "captures"),
+                *("resets", "resetting", "messages", "message_revisions", "summary_nodes"),
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts"),
                 *("corrections", "correction_items", "erasures", "message_sources", "turns"),
                 *(table.name for table in feature_tables()),
-                *(table for root in feature_roots() if root.reference for table in root.of_agents),
+                *(
+                    table
+                    for root in feature_roots()
+                    for table in root.of_agents
+                    if root.reference or table not in root.parts
+                ),
             ),
             "agent_id",
         ),
@@ -35,12 +40,6 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "vector_scopes": dict.fromkeys(
         ("vector_scopes", "vectors", "embedding_queue", "message_words", "passage_words"), "number"
     ),
-    "graphs": {
-        "graphs": "id",
-        **dict.fromkeys(
-            ("entities", "entity_names", "facts", "fact_sources", "episodes", "fact_rules", "communities"), "graph_id"
-        ),
-    },
     **{
         root.name: {root.name: "id", **dict.fromkeys(root.parts, root.key)}
         for root in feature_roots()
@@ -58,7 +57,6 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 REFERENCE: Mapping[str, str] = {
     "organisations": "few",
-    "users": "few, and of no agent",
     "tools": "few, and joined with the tools of each agent",
     "providers": "few",
     "identities": "joined with those of agents and of blocks",
@@ -68,7 +66,7 @@ REFERENCE: Mapping[str, str] = {
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
     "model_traits": "one for a model",
-    **{table.name: table.why for table in feature_org_tables() if not table.family},
+    **{table.name: table.why for table in feature_org_tables() if not (table.family or table.is_local)},
 }
 """Tables that each node has whole, and why."""
 
@@ -79,9 +77,8 @@ LOCAL: Mapping[str, str] = {
     "commit_marks": "about the connections to the first node",
     "batches": "read by its id only",
     "embedding_cache": "a cache",
-    "api_keys": "found by their digest, once in a few seconds for each key",
-    "audit_entries": "appended to in one order",
     "used": "a few rows for each key and agent with a limit, written every few seconds",
+    **{table.name: table.why for table in feature_org_tables() if table.is_local},
 }
 """Tables that stay on the first node, and why."""
 
@@ -89,12 +86,11 @@ UNIQUE_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
     "agents": {"agents_number_key": "number"},
     "blocks": {"blocks_number_key": "number"},
     "archives": {"archives_number_key": "number"},
-    "graphs": {
-        "graphs_number_key": "number",
-        "graphs_fact_archive_id_key": "fact_archive_id",
-        "graphs_entity_archive_id_key": "entity_archive_id",
+    **{
+        root.name: {f"{root.name}_{column}_key": column for column in ("number", *archive_columns(root.name))}
+        for root in feature_roots()
+        if not root.reference
     },
-    **{root.name: {f"{root.name}_number_key": "number"} for root in feature_roots() if not root.reference},
 }
 """Table -> its unique constraints that lack the column of distribution -> the column that is indexed in their place. A
 counter or a new random id makes their values, so nothing but the database's own check is lost."""

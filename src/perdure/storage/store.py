@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.core.ids import OrgId
-from perdure.storage.database.base import Database
-from perdure.storage.tables.access.audit import Audit, UsedTable
-from perdure.storage.tables.access.organisations import Keys, Organisations, Users
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")
@@ -22,18 +19,6 @@ T = TypeVar("T")
 
 Hear = Callable[[Sequence[str] | None], None]
 """Takes topics: a kind, and after spaces what it is about."""
-
-
-class Directory:
-    """The verbs over all organisations on one connection: of organisations, users, keys, the audit log and counts of
-    use, which have to be read before anybody knows the organisation of a request. Memory belongs to the `Tx` of one."""
-
-    def __init__(self, db: Database) -> None:
-        self.organisations = Organisations(db)
-        self.users = Users(db)
-        self.keys = Keys(db)
-        self.audit = Audit(db)
-        self.used = UsedTable(db)
 
 
 class Store(Protocol):
@@ -55,16 +40,6 @@ class Store(Protocol):
 
     def for_organisation(self, org_id: OrgId) -> Store:
         """This store as another organisation sees it, over the same connections. Closing it closes nothing."""
-
-    async def read_directory(
-        self, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """As `read`, for the tables of all organisations, users and keys, which hold nothing of memory."""
-
-    async def write_directory(
-        self, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """As `write`, for those tables."""
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Write the database anew, so that nothing that was removed is left in its free space. Others wait meanwhile.
@@ -97,16 +72,6 @@ class StoreBase:
 
     def for_organisation(self: Store, org_id: OrgId) -> Store:
         return OrganisationStore(self, org_id)
-
-    async def read_directory(
-        self: Store, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        return await self.read(_in_directory, unit, args, kwargs)
-
-    async def write_directory(
-        self: Store, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        return await self.write(_in_directory, unit, args, kwargs)
 
 
 class StoreOver(StoreBase):
@@ -163,7 +128,3 @@ def _as_organisation(
     tx: Tx, org_id: OrgId, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> T:
     return unit(Tx(tx._db, org_id, tx.limits), *args, **kwargs)
-
-
-def _in_directory(tx: Tx, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
-    return unit(Directory(tx._db), *args, **kwargs)

@@ -11,12 +11,12 @@ from typing import TypeVar
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
-from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
+from perdure.storage.tables.counts import Queues, UseCounts
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
@@ -24,7 +24,6 @@ from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.providers import Providers
-from perdure.storage.tables.queues import Queues
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import SandboxTable, Secrets
@@ -61,7 +60,7 @@ class Tx:
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
         self.queues = Queues(db, org_id)
-        self.used = OwnUsed(db, org_id)
+        self.used = UseCounts(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
         self.system_messages = SystemMessages(db, org_id)

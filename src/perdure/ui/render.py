@@ -214,7 +214,7 @@ def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:
     """How a program asks for the page as JSON."""
     address = str(request.base_url.replace(path=shown.path, query=shown.query).include_query_params(format="json"))
     curl, python = f"curl {shlex.quote(address)}", f"page = httpx.get({address!r}"
-    if request.app.state.sessions.needed:
+    if request.app.state.gate.needed:
         curl += ' -H "Authorization: Bearer $PERDURE_API_KEY"'
         python += ', headers={"Authorization": f"Bearer {os.environ[\'PERDURE_API_KEY\']}"}'
     imports = "import os\n\nimport httpx" if "os.environ" in python else "import httpx"

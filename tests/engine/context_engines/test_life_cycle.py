@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from perdure.context.engines import ContextEngine, EngineConversation, Plan, Situation, Turn, evict_count, split_atoms
 from perdure.core.events import EngineQuarantined, PrefixRewritten, ViewFull
 from perdure.core.ids import AgentId, MessageId, RunId
@@ -151,6 +153,7 @@ async def test_a_program_with_a_newer_engine_sends_its_addition() -> None:
     assert [event.reason for event in told.events_of(PrefixRewritten)] == ["first", "settings"]
 
 
+@pytest.mark.uses("groups")
 async def test_it_hears_of_what_its_agent_says_to_others() -> None:
     """Before the message is sent, and when the reply is there or fails."""
     seen: Seen = []
@@ -189,6 +192,7 @@ async def test_what_fails_after_a_run_is_no_harm_to_the_next() -> None:
     stories.nobody_is_quarantined(told)
 
 
+@pytest.mark.uses("groups")
 async def test_a_callback_that_fails_in_a_run_ends_in_quarantine() -> None:
     """The agent's message is sent all the same."""
 

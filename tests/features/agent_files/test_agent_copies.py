@@ -197,6 +197,17 @@ def test_a_file_of_others_has_no_part() -> None:
         own_copies({"metadata": {"perdure": 3}})
 
 
+async def test_what_a_missing_feature_had_of_an_agent_is_said_to_be_left_out(perdure: AsyncPerdure) -> None:
+    """Of a file of another program, which had the feature."""
+    agent = await live(perdure)
+    document = json.loads(await export_text(perdure, agent.id))
+    document["metadata"]["perdure"]["agents"]["agent-0"]["dreams"] = []
+
+    warnings = read_agent_file(json.dumps(document).encode()).warnings
+
+    assert "dreams of agents are left out: this program lacks the features that have them" in warnings
+
+
 async def test_a_message_of_a_group_moves_no_source(perdure: AsyncPerdure) -> None:
     """Its sender is not in the file; the facts hang on the messages that say them all the same."""
     agent = await perdure.create_agent("ada")

@@ -17,10 +17,10 @@ from perdure.server.config import ServerConfig
 from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.ui.pages.routes import build_routes
+from tests.features.access.test_page import access_of
 from tests.features.local.conftest import list_one_model
 from tests.support.model_files import file_server, gguf
 from tests.ui.browser import BASE, FORM, text_of
-from tests.ui.test_access import access_of
 
 pytestmark = pytest.mark.usefixtures("llama")
 

@@ -79,7 +79,7 @@ async def test_what_others_register_is_one_outside() -> None:
 
         assert changed["server_url"] == "https://93.184.216.34/mcp"
         assert not (await server.library.mcp.get("ours")).server.private
-        guard = McpGuard(server.app.state.address_guard, server.library)
+        guard = McpGuard(server.app.state.gate, server.library)
         body = McpServerIn.model_validate({"server_name": "web", "config": {"server_url": "https://93.184.216.34/"}})
         assert (await guard.new_options(body.config))["private"] is False
 

@@ -65,6 +65,7 @@ def told(tmp_path: Path) -> Iterator[tuple[Perdure, Agent, Path]]:
         yield perdure, tell_everywhere(perdure), path
 
 
+@pytest.mark.uses("facts", "files")
 def test_an_erased_text_is_nowhere_in_the_files(told: tuple[Perdure, Agent, Path]) -> None:
     """Not as a whole, and none of its words in the index; the agent answers, and old requests say so."""
     perdure, agent, path = told
@@ -122,6 +123,7 @@ async def test_a_replay_of_an_erased_text_says_that_it_is_redacted(tmp_path: Pat
         assert "[redacted]" not in (await perdure.runs.replay(second.run_id)).end
 
 
+@pytest.mark.uses("facts", "files")
 def test_forgetting_takes_it_out_of_view_and_undo_brings_it_back(told: tuple[Perdure, Agent, Path]) -> None:
     """Blocks, archive, messages and summaries; the old versions stay, so that it can come back."""
     _, agent, _ = told
@@ -249,6 +251,7 @@ def test_reasoning_and_tool_results_are_redacted(tmp_path: Path) -> None:
         assert agent.send("go on").text == "OK."
 
 
+@pytest.mark.uses("facts")
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("text", ["İstanbul'da oturuyorum", "José Núñez has gout", "한국에서 살아요"])
 def test_a_text_is_gone_in_every_form_of_unicode(tmp_path: Path, text: str, form: Literal["NFC", "NFD"]) -> None:
@@ -271,6 +274,7 @@ def test_a_text_is_gone_in_every_form_of_unicode(tmp_path: Path, text: str, form
     assert not any(one.encode() in left for one in forms)
 
 
+@pytest.mark.uses("facts")
 @pytest.mark.parametrize("text", ["My SECRET 1234", "Ｍｙ ＳＥＣＲＥＴ １２３４", "カタカナガギ", "ｶﾀｶﾅｶﾞｷﾞ"])
 def test_a_text_is_gone_in_letters_of_any_width(tmp_path: Path, text: str) -> None:
     """As Japanese keyboards write them: double width Latin, half width katakana."""
@@ -294,6 +298,7 @@ def test_a_text_is_gone_in_letters_of_any_width(tmp_path: Path, text: str) -> No
     assert not any(one.encode() in left for one in forms)
 
 
+@pytest.mark.uses("facts")
 def test_a_name_is_one_entity_in_every_form(tmp_path: Path) -> None:
     """A rule holds for it too, and a text says the same in both forms."""
     with open_sync(tmp_path / "agents.db") as perdure:

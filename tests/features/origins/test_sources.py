@@ -98,6 +98,7 @@ def memory_of(agent: Agent) -> str:
     return "\n".join((agent.blocks.get("human").value, *passages))
 
 
+@pytest.mark.uses("files")
 def test_a_write_behind_a_page_is_labelled(tmp_path: Path, url: str) -> None:
     """With the page and the message that brought it; what the user said is not."""
     with open_web(tmp_path / "a.db", url, *script(url)) as perdure:
@@ -118,6 +119,7 @@ def test_a_write_behind_a_page_is_labelled(tmp_path: Path, url: str) -> None:
         }
 
 
+@pytest.mark.uses("files")
 def test_block_keeps_a_page_out_of_memory(tmp_path: Path, url: str) -> None:
     """The model reads why and what helps; it can write again in a new conversation."""
     last = calls("memory_insert", label="human", new_string="likes tea")
@@ -163,6 +165,7 @@ def test_allow_writes_as_without_a_page(tmp_path: Path, url: str) -> None:
         assert {one.source.label for one in agent.sources.list()} == {"agent"}
 
 
+@pytest.mark.uses("facts")
 def test_one_revert_takes_all_of_a_source_back(tmp_path: Path, url: str) -> None:
     """Blocks, passages and facts, and nothing else; undoing it brings all of it back."""
     with open_web(tmp_path / "a.db", url, *script(url)) as perdure:
@@ -193,6 +196,7 @@ def test_one_revert_takes_all_of_a_source_back(tmp_path: Path, url: str) -> None
         assert (summary.blocks, summary.passages, summary.reverted) == (1, 1, 0)
 
 
+@pytest.mark.uses("facts")
 @pytest.mark.parametrize(("policy", "expected"), [("label", "active"), ("approve", "proposed"), ("block", None)])
 def test_the_policy_holds_for_facts_too(tmp_path: Path, url: str, policy: str, expected: str | None) -> None:
     """Those from what the agent says behind a page are labelled, wait, or are left out; one revert takes them back."""

@@ -77,6 +77,7 @@ async def test_a_body_that_a_form_can_send_is_refused_on_every_route() -> None:
             assert made.status_code == 200, kind
 
 
+@pytest.mark.uses("files")
 async def test_an_upload_needs_a_header_that_a_form_cannot_send() -> None:
     """That of the official clients, a key, or one for everybody else."""
     async with routed() as server:
@@ -93,6 +94,7 @@ async def test_an_upload_needs_a_header_that_a_form_cannot_send() -> None:
             assert (await server.http.send(sent)).status_code == status, headers
 
 
+@pytest.mark.uses("files")
 async def test_what_clients_send_is_answered(tmp_path: Path) -> None:
     """The official client's bodies, its requests without one, and its upload; and a POST with no body and no type."""
     async with served(tmp_path) as (address, perdure):

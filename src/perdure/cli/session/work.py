@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -21,12 +21,11 @@ from perdure.cli.views.text import TextView
 from perdure.cli.views.view import Output, local_time
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
-from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError
+from perdure.core.features import Point
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
-from perdure.library.access import open_access
 from perdure.library.agent import AsyncAgent
-from perdure.library.organisations import open_organisation
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -48,6 +47,13 @@ MAKERS = {
 STDIN = "-"
 SAME_NAME_MAX = 10
 MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
+
+
+OPEN_ACCESS: Point[[Settings, str | None], AbstractAsyncContextManager[Any]] = Point("open_access")
+"""Opens who may use the store, of an organisation by its name or id, or of the default one."""
+
+OPEN_ORGANISATION: Point[[AsyncPerdure, str], AbstractAsyncContextManager[AsyncPerdure]] = Point("open_organisation")
+"""Opens the store of another organisation, by its name or id. Raises: NotFound; StoreError."""
 
 
 class HasId(Protocol):
@@ -86,7 +92,8 @@ async def _find(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> Asy
     """What a command needs, under the names of its arguments. Raises: PerdureError."""
     org = arguments.get("org")
     if "access" in needs.given:
-        async with open_access(Settings.from_environment(), org) as access:
+        (opened,) = OPEN_ACCESS(Settings.from_environment(), org)
+        async with opened as access:
             yield {"access": access}
     elif needs.agents or "perdure" in needs.given:
         if not has_store(Settings.from_environment()):
@@ -133,7 +140,9 @@ async def open_store(*, org: str | None = None) -> AsyncIterator[AsyncPerdure]:
         if org is None:
             yield perdure
         else:
-            async with open_organisation(perdure, org) as other:
+            if not (opened := OPEN_ORGANISATION(perdure, org)):
+                raise FeatureMissing("access", f"the organisation {org!r:.80} can't be opened", "leave out --org")
+            async with opened[0] as other:
                 yield other
 
 

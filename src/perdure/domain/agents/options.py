@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from perdure.core.access.values import Limits, limits_of
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.conversations import COMPACTION, SUMMARIES, CompactionMode, CompactionSettings, SummarySettings
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.principals import UseLimits, limits_of
 from perdure.core.models import ReasoningEffort
 from perdure.core.text.reprs import describe_value
 from perdure.domain.values import check_fields, check_json, check_range, read_object
@@ -50,10 +50,10 @@ def engine_choice(settings: Mapping[str, Any]) -> EngineChoice | None:
 
 
 LIMITS = "limits"
-_NONE = Limits()
+_NONE = UseLimits()
 
 
-def limits_in(settings: Mapping[str, Any]) -> Limits:
+def limits_in(settings: Mapping[str, Any]) -> UseLimits:
     """Return the limits in an agent's settings."""
     value = settings.get(LIMITS)
     return limits_of(value) if value else _NONE

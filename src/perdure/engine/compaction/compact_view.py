@@ -21,7 +21,7 @@ from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.budget import CallBudget
 from perdure.engine.compaction.room import Preview, preview
-from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.estimates import dropped_rows, overcount_behind, rows_tokens
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import compile_prefix, read_memory, store_prefix
@@ -222,14 +222,7 @@ async def compact(
     state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
     settings = CompactionSettings.of(state.agent, own_settings)
     removal = _plan(state, settings, inputs)
-    task = SummaryTask(
-        agent=state.agent,
-        settings=settings,
-        nodes=state.nodes,
-        budget_tokens=state.certificate.budget_tokens,
-        view=state.view,
-        overcount=state.certificate.overcount,
-    )
+    task = state.task(settings, state.nodes)
     budget = CallBudget(state.agent, ports)
     await budget.check()
     with ports.background.foreground.person():

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from perdure.context.sections.assemble import parse_recalled
 from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
-from perdure.context.window.plan import Evict, Situation, prepared_leaves
+from perdure.context.window.plan import Evict, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
 from perdure.engine.compaction.room import Preview, preview
-from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of
+from perdure.engine.compaction.summarise import Summary, load_prepared
 from perdure.engine.log.run_log import Line, RunLog
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.workers.background import LineWorker, PutBack
@@ -98,37 +98,15 @@ class Preparations:
 
 def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
     """The next summary that is due in a conversation, and the view that it was found in. Raises: NotFound."""
-    state, situation = _load(tx, line, inputs)
+    state = preview(tx, tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line), inputs)
+    situation = state.situation(inputs.counter, load_prepared(tx, state.view.prefix))
     settings = CompactionSettings.of(state.agent)
     if not is_due(situation) or settings.keep_share is not None:
         return None  # an agent with its own share of what leaves has that summarised in one
     if (removal := next_preparation(situation)) is None:
         return None
-    task = SummaryTask(
-        agent=state.agent,
-        settings=settings,
-        nodes=(*situation.nodes, *(node for node, _ in prepared_leaves(situation))),
-        budget_tokens=state.certificate.budget_tokens,
-        view=state.view,
-        overcount=state.certificate.overcount,
-    )
-    return Due(state, removal, task)
-
-
-def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:
-    """Load the next request and what its plan would be made of. Raises: NotFound."""
-    conversation = tx.conversations.get_by_seq(*line)
-    state = preview(tx, tx.conversations.get_agent(*line), conversation, inputs)
-    situation = situation_of(
-        state.agent,
-        conversation,
-        state.view,
-        state.nodes,
-        state.certificate,
-        inputs.counter,
-        prepared=load_prepared(tx, state.view.prefix),
-    )
-    return state, situation
+    leaves = (node for node, _ in prepared_leaves(situation))
+    return Due(state, removal, state.task(settings, (*state.nodes, *leaves)))
 
 
 def _store(tx: Tx, due: Due[Preview], summary: Summary, inputs: UnitInputs) -> bool:

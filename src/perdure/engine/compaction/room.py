@@ -13,15 +13,16 @@ from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.leaves import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
 from perdure.core.agents import Agent, GuardSettings
-from perdure.core.conversations import Conversation, ConversationState, SummarySettings
+from perdure.core.conversations import CompactionSettings, Conversation, ConversationState, SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import EngineQuarantined, Event, MessageAdded, RoomKind, ViewFull
 from perdure.core.messages import Message, MessageKind
 from perdure.core.nodes import SummaryNode
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Prefix
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.domain.agents.options import CONTEXT_ENGINE
-from perdure.engine.compaction.summarise import load_prepared, situation_of
+from perdure.engine.compaction.summarise import SummaryTask, load_prepared, situation_of
 from perdure.engine.context_engines import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.log.next_action import Finish
@@ -299,6 +300,22 @@ class Preview:
     certificate: Certificate
     reason: str | None
     measured_tokens: int | None
+
+    def situation(self, counter: TokenCounter, prepared: Sequence[SummaryNode] = ()) -> Situation:
+        """What a plan for its view is made of."""
+        parts = self.agent, self.conversation, self.view, self.nodes, self.certificate
+        return situation_of(*parts, counter, prepared=prepared)
+
+    def task(self, settings: CompactionSettings, nodes: Sequence[SummaryNode]) -> SummaryTask:
+        """What a summary of its messages is made of; `nodes` stand before it."""
+        return SummaryTask(
+            agent=self.agent,
+            settings=settings,
+            nodes=nodes,
+            budget_tokens=self.certificate.budget_tokens,
+            view=self.view,
+            overcount=self.certificate.overcount,
+        )
 
 
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:

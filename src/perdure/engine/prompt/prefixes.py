@@ -114,7 +114,7 @@ def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Pr
 
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     """The memory of the agent now."""
-    versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
+    versions = opening.blocks
     for more in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **more}
     return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))

@@ -86,7 +86,7 @@ def plan_recall(
     conversation, agent = opening.conversation, opening.agent
     prefix = current_prefix(tx, conversation, inputs)
     first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
-    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has):
+    if not (first_seq or opening.passages or opening.has_others or opening.has):
         return None
     texts = user_texts(rows)
     if not (query := _query(texts)):

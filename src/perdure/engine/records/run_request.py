@@ -13,11 +13,11 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from perdure.context.sections.envelopes import engine_tokens, input_tokens
-from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, answer_digest
 from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.incoming.limits import Limits
+from perdure.core.incoming.principals import LIMIT_MAX
 from perdure.core.messages import ENGINE_SENDER, Draft, Image, ImageLink, Role, Text, images_of, parts_to_json, text_of
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, RunOptions

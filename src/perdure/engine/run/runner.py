@@ -14,11 +14,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from perdure.core.access.values import LOCAL, current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
+from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget, within

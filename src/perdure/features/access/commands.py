@@ -13,9 +13,10 @@ if for_work(__name__):
     from perdure.cli.session.work import confirm, deleting, load_all
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, local_time, visible
-    from perdure.core.access.values import ApiKey, AuditFilter, Organisation, User, as_scope, limits_of
     from perdure.core.errors import InvalidInput
-    from perdure.library.access import LAST_WRITES_S, Access
+    from perdure.core.incoming.principals import limits_of
+    from perdure.features.access.service import LAST_WRITES_S, Access
+    from perdure.features.access.values import ApiKey, AuditFilter, Organisation, User, as_scope
     from perdure.server.config import ServerConfig, key_path, load_key
     from perdure.settings import Settings
 
@@ -29,7 +30,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @dataclass(frozen=True, slots=True)
 class LimitOptions:
-    """What a key may use: the fields of `Limits`."""
+    """What a key may use: the fields of `UseLimits`."""
 
     requests_per_minute: Annotated[int | None, option("Further requests get 429.", min=1)] = None
     tokens_per_day: Annotated[int | None, option("Of models, in and out; a day is one in UTC.", min=1)] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature, Noun
+from perdure.core.features import Feature, Noun, OrgTable
 
 FEATURE = Feature(
     name="access",
@@ -13,4 +13,17 @@ FEATURE = Feature(
     },
     routes=("routes",),
     pages=("pages",),
+    org_tables=(
+        OrgTable(name="users", why="few, and of no agent", is_own=True),
+        OrgTable(
+            name="api_keys", why="found by their digest, once in a few seconds for each key", is_own=True, is_local=True
+        ),
+        OrgTable(name="audit_entries", why="appended to in one order", is_own=True, is_local=True),
+    ),
+    one_form={"users name": ("id", "o.org_id = t.org_id")},
+    points={
+        "gate": "gate:StoreGate",
+        "open_access": "service:open_access",
+        "open_organisation": "organisations:open_organisation",
+    },
 )

@@ -7,11 +7,12 @@ from typing import Any
 
 from starlette.requests import Request
 
-from perdure.core.access.values import SCOPES, ApiKey, AuditEntry, AuditFilter, Limits, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.incoming.principals import SCOPES, UseLimits, limits_of
 from perdure.core.text.reprs import attributes
-from perdure.library.access import Access
+from perdure.features.access.service import Access
+from perdure.features.access.values import ApiKey, AuditEntry, AuditFilter, as_scope
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.log import trace_id
 from perdure.server.wire.http import principal_of
@@ -34,8 +35,7 @@ pages = Pages()
 
 def access_of(request: Request, library: AsyncPerdure) -> Access:
     """The administration for who sent the request."""
-    app = library.app
-    return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
+    return Access.of(library.app, principal_of(request), trace_id())
 
 
 @pages.get("/settings/access", "access.html")
@@ -59,7 +59,7 @@ async def access(request: Request, library: AsyncPerdure) -> Data:
         ],
         "users": [{"id": user.id, "name": user.name, "created_at": user.created_at} for user in users],
         "keys": [_key_shape(key, names, now) for key in keys],
-        "key_needed": request.app.state.sessions.needed or bool(keys),  # the server looks every few seconds
+        "key_needed": request.app.state.gate.needed or bool(keys),  # the server looks every few seconds
         "scopes": list(reversed(SCOPES)),
         "limits": LIMIT_LABELS,
         "audit": [_entry_shape(entry, names) for entry in entries],
@@ -143,7 +143,7 @@ def _of_all(request: Request, library: AsyncPerdure) -> Access:
     return access_of(request, library)
 
 
-def _limits(form: dict[str, str]) -> Limits:
+def _limits(form: dict[str, str]) -> UseLimits:
     """The limits that a form sets. Raises: InvalidInput."""
     values: dict[str, Any] = {name: _number(form, name, whole=not name.startswith("cost")) for name in LIMIT_LABELS}
     return limits_of({name: value for name, value in values.items() if value is not None})

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Query, Request
 
-from perdure.core.access.values import AuditFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId
+from perdure.features.access.service import Access
+from perdure.features.access.values import AuditFilter
 from perdure.features.access.wire import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
-from perdure.library.access import Access
 from perdure.server.log import trace_id
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 from perdure.server.wire.http import Limit, Router, library_of, principal_of
@@ -27,8 +27,7 @@ _KeyPath = Annotated[KeyIdIn, Path(description="The id of the key.")]
 
 async def _access(request: Request) -> Access:
     """The administration for who sent the request."""
-    app = library_of(request).app
-    return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
+    return Access.of(library_of(request).app, principal_of(request), trace_id())
 
 
 Administration = Annotated[Access, Depends(_access)]

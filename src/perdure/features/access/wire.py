@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from perdure.core.access.values import NAME_CHARS, ApiKey, AuditEntry, Organisation, Scope, User
+from perdure.core.incoming.principals import Scope
+from perdure.features.access.values import NAME_CHARS, ApiKey, AuditEntry, Organisation, User
 from perdure.server.wire.agents import LimitsIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn

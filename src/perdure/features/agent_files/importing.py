@@ -315,7 +315,8 @@ class Import:
         """Make a group of agents that were made, or set what an agent's companion has; one that can't be had is left
         out."""
         if not IMPORT_GROUP.functions:
-            self.warnings.append("a group is left out: this installation has none")
+            self.warnings.append("a group is left out: this program lacks its feature `groups`")
+            return
         manager = dict(group.manager)
         manager_id = self._agents.get(manager.pop("manager_agent_id", ""))
         manager |= {"manager_agent_id": manager_id} if manager_id else {}

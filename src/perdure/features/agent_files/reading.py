@@ -134,6 +134,12 @@ def _read_copy(shape: Any) -> AgentCopy:
     return replace(copy, parts=parts)
 
 
+def _parts_of_missing_features(document: Mapping[str, Any]) -> Sequence[str]:
+    """What agents have in Perdure's part of a file that was read, and nothing here restores."""
+    known = {*(one.name for one in fields(AgentCopy)), *(part.name for part in copy_parts())}
+    return sorted({name for copy in document["metadata"][NAME]["agents"].values() for name in copy} - known)
+
+
 def _with_zones(value: Any) -> Any:
     """A value of a copy with all its times in a zone, those without one in UTC."""
     match value:
@@ -281,7 +287,10 @@ def read_agent_file(content: bytes) -> AgentDocument:
         warnings.append(f"{unused} of `sources` are left out: no agent of the file has them")
     if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
         warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
-    return AgentDocument(agents, lists["blocks"], lists["tools"], folders, groups, own_copies(document), warnings)
+    copies = own_copies(document)
+    if copies and (missing := _parts_of_missing_features(document)):
+        warnings.append(f"{', '.join(missing)} of agents are left out: this program lacks the features that have them")
+    return AgentDocument(agents, lists["blocks"], lists["tools"], folders, groups, copies, warnings)
 
 
 def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:

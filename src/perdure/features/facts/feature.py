@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.core.features import AgentSetting, ArchiveUse, Feature, Noun
+from perdure.core.features import AgentSetting, ArchiveUse, Feature, Noun, RootUse, TableUse, TextUse
+
+_GRAPHS = "FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE"
+_OF_AGENT = f"{_GRAPHS} a.agent_id = :agent_id AND g.org_id = :org_id"
 
 FEATURE = Feature(
     name="facts",
@@ -30,6 +33,48 @@ FEATURE = Feature(
     parts={"facts": "service:AsyncFacts"},
     agent_parts={"profile": "views:AsyncFactViews.profile", "timeline": "views:AsyncFactViews.timeline"},
     services=("extraction.worker:Extractions",),
+    has={"graph": "(SELECT h.graph_id FROM agent_graphs h WHERE h.agent_id = {agent})"},
+    tables=(TableUse(name="extractions", key=("conversation_seq",)),),
+    roots=(
+        RootUse(
+            name="graphs",
+            key="graph_id",
+            parts={
+                "fact_sources": "first_seq, episode_seq",
+                "facts": "seq",
+                "episodes": "seq",
+                "entity_names": "name, seq",
+                "entities": "seq",
+                "fact_rules": "seq",
+                "communities": "seq",
+            },
+            of_agents=("agent_graphs",),
+            ends_with_agents=True,
+            with_ids=("facts", "episodes", "entities"),
+            has_sources=True,
+        ),
+    ),
+    text_tables=(
+        *(
+            TextUse(name=name, place="graph", owners="graphs", owner="graph_id", key=("seq",), texts=texts)
+            for name, texts in (
+                ("facts", ("relation", "scope", "origin")),
+                ("entities", ("name", "summary", "aliases", "attributes")),
+                ("episodes", ("ref", "text", "scope")),
+                ("fact_rules", ("text", "relation")),
+                ("communities", ("name", "summary")),
+            )
+        ),
+        TextUse(name="graphs", place="graph", owners="graphs", owner="id", texts=("settings", "dropped")),
+    ),
+    text_owners={
+        "graphs": (f"SELECT g.id AS id {_OF_AGENT}", "SELECT agent_id FROM agent_graphs WHERE graph_id = :id"),
+        "archives": (
+            f"SELECT g.fact_archive_id AS id {_OF_AGENT} UNION ALL SELECT g.entity_archive_id {_OF_AGENT}",
+            f"SELECT a.agent_id {_GRAPHS} :id IN (g.fact_archive_id, g.entity_archive_id)",
+        ),
+    },
+    one_form={"episodes scope": ("graph_id, seq", ""), "facts scope": ("graph_id, seq", ""), "graphs name": ("id", "")},
     archives=(
         ArchiveUse(
             table="graphs",
@@ -45,6 +90,7 @@ FEATURE = Feature(
         "turns_read": "copies:count_turns_read",
         "found_by_words": "cli_views:search_facts",
         "memory_deltas": "units.deltas:build_fact_deltas",
+        "memory_versions": "units.deltas:graph_versions",
         "recall_plan": "search.plan:plan_facts",
         "recall_hits": "search.recall:add_facts",
         "recall_fills": "search.recall:add_profile",

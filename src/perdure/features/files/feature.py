@@ -22,7 +22,7 @@ FEATURE = Feature(
     services=("worker:FileWorker",),
     has={
         "folders": "EXISTS (SELECT 1 FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
-        " WHERE x.agent_id = :agent_id AND d.org_id = a.org_id)"
+        " WHERE x.agent_id = {agent} AND d.org_id = a.org_id)"
     },
     tables=(TableUse(name="agent_files", key=("file_id",), at_once="is_open = 1"),),
     roots=(
@@ -83,6 +83,7 @@ FEATURE = Feature(
             "SELECT a.agent_id FROM agent_folders a JOIN files i ON i.folder_id = a.folder_id WHERE i.id = :id",
         ),
     },
+    one_form={"folders name": ("id", "o.org_id = t.org_id")},
     counts={
         "files counted": (
             "folders",

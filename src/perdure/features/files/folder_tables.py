@@ -11,7 +11,6 @@ from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.features.files.values import Folder
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import RowFormat, assignments, insert_into, stored_key
-from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import AgentsTable, NumberedTable, OwnId, next_number, own_agent, revise_settings
 
@@ -77,7 +76,6 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
         if self._rows("SELECT 1 FROM files WHERE folder_id = :id LIMIT 1", id=folder.id):
             raise InvalidInput(f"{folder_id} still has files: delete them first")
         delete_shared(self._db, self._org_id, "folders", OwnId(folder.id))
-        Archives(self._db, self._org_id).delete(folder.archive_id)
 
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
         """Attach a folder; return whether it was not attached before. `opens`: open readable files while there is room.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature, Noun, RootUse, TableUse
+from perdure.core.features import Feature, Noun, RootUse, TableUse, TextUse
 
 _SAME_PAIR = "x.agent_id = agent_blocks.agent_id AND x.block_id = agent_blocks.block_id"
 ATTACHMENTS = (
@@ -10,6 +10,9 @@ ATTACHMENTS = (
     f" AND NOT EXISTS (SELECT 1 FROM group_blocks x WHERE x.group_id <> :id AND {_SAME_PAIR})"
 )
 """The condition of rows of `agent_blocks` that are there because of the group `:id` and of nothing else."""
+
+_OWN = "SELECT group_id FROM group_agents WHERE agent_id = :owner"
+"""The groups that an agent takes part in."""
 
 COMPANION, COMPANION_OF = "companion", "companion_of"
 """The settings of an agent that has a companion, and of a companion."""
@@ -45,9 +48,13 @@ FEATURE = Feature(
             of_agents=("group_agents", "group_blocks"),
             owner="manager_agent_id",
             ends=f"DELETE FROM agent_blocks WHERE {ATTACHMENTS}",
-            texts={"groups": "description", "group_turns": "failure input plan", "group_messages": "parts"},
-            place="group",
-            seen_by="SELECT group_id FROM group_agents WHERE agent_id = :owner",
+        ),
+    ),
+    text_tables=(
+        TextUse(name="groups", place="group", owner=f"id IN ({_OWN})", key=("id",), texts=("description",)),
+        *(
+            TextUse(name=name, place="group", owner=f"group_id IN ({_OWN})", key=("group_id", "seq"), texts=texts)
+            for name, texts in (("group_turns", ("failure", "input", "plan")), ("group_messages", ("parts",)))
         ),
     ),
     points={

@@ -13,11 +13,11 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from perdure.app import App
-from perdure.core.access.values import current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound, StoreClosed, StoreError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import GroupId
+from perdure.core.incoming.principals import current_principal
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget

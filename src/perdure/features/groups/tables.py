@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId
 from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.features.groups.feature import ATTACHMENTS
@@ -88,10 +87,8 @@ class Groups(PagedTable[GroupFilter, Group]):
 
     def reset(self, group_id: GroupId) -> None:
         """Empty the transcript: what was said so far is in no list any more. Raises: NotFound."""
-        if not self._run_counted(
-            "UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id", id=group_id
-        ):
-            raise NotFound("group", group_id)
+        sql = "UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id"
+        self._change_one("group", group_id, sql, id=group_id)
 
     def members(self, group_id: GroupId) -> Sequence[tuple[AgentId, str, int | None]]:
         """(agent, name, number of its conversation in this group): the manager first, if there is one, then the
@@ -200,13 +197,7 @@ _SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id =
 class GroupMessages(Table):
     def append(self, group_id: GroupId, messages: Sequence[GroupMessage]) -> Sequence[GroupMessage]:
         """Append entries, and return them with their numbers. Raises: NotFound: the group."""
-        rows = self._rows(
-            "UPDATE groups SET message_seq = message_seq + :rows WHERE id = :id AND org_id = :org_id"
-            " RETURNING message_seq - :rows",
-            id=row_format.storable(group_id),
-            rows=len(messages),
-        )
-        begin = int(first(rows, "group", group_id)[0])
+        begin = self._take("groups", "message_seq", group_id, "group", len(messages))
         added = [replace(one, group_id=group_id, seq=begin + place) for place, one in enumerate(messages)]
         for message in added:
             self._run(_INSERT, **_MESSAGE.params(message))

@@ -295,7 +295,7 @@ def claim_turn(tx: Tx, turn: GroupTurn, inputs: UnitInputs, *, dead_owner: str |
     None: it can't be claimed now."""
     tx.of(Groups).lock(turn.group_id)
     claimed = tx.of(GroupTurns).claim(
-        turn.group_id, turn.seq, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner
+        (turn.group_id, turn.seq), owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner
     )
     if claimed is None:
         return None
@@ -316,7 +316,7 @@ def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
     """Request the end of a turn; one that nobody has begun ends at once. Raises: NotFound."""
     tx.of(Groups).lock(group_id)
     turn = tx.of(GroupTurns).get(group_id, seq)
-    tx.of(GroupTurns).request_cancel(group_id, seq)
+    tx.of(GroupTurns).request_cancel((group_id, seq))
     if turn.status == "queued":
         return tx.of(GroupTurns).end(turn, "cancelled", failure=None, at=at)
     return tx.of(GroupTurns).get(group_id, seq)

@@ -13,7 +13,6 @@ from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.ports import Embedder
 from perdure.core.runs import Failure, StopReason
-from perdure.domain.conversations.units import join_batches
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.groups import values as core
 from perdure.features.groups.companion_service import PassEdit, PassInfo
@@ -29,7 +28,7 @@ from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
-from perdure.server.wire.runs import RequestUsage, stop_reason
+from perdure.server.wire.runs import RequestUsage, reply_messages, stop_reason
 from perdure.server.wire.shapes import WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
@@ -184,12 +183,8 @@ def group_response(reply: GroupReply, display: Display) -> dict[str, Any]:
 
 def _reply_shapes(one: SpeakerReply, display: Display) -> list[dict[str, Any]]:
     """The wire messages of what one agent says, and of why it failed."""
-    shapes = [
-        _by(one.speaker, shape)
-        for message in (join_batches(one.reply.messages) if one.reply is not None else ())
-        if display.is_in_reply(message)
-        for shape in wire_messages(message, display)
-    ]
+    said = [] if one.reply is None else reply_messages(one.reply.messages, display)
+    shapes = [_by(one.speaker, shape) for shape in said]
     return shapes + (entry_shapes(one.failure, None, display) if one.failure is not None else [])
 
 

@@ -59,6 +59,7 @@ _OLDEST = (
 
 class GroupTurns(LeasedTable[GroupTurn]):
     _table, _format, _key, _own, _own_of = "group_turns", _TURN, "group_id, seq", _OWN, _OWN_OF_R
+    _oldest = _OLDEST
 
     def add(self, turn: GroupTurn, waiting_input: str, *, idempotency_key: str | None, digest: str) -> GroupTurn:
         """Add a queued turn, reserved for the process that accepted it, and return it with its number. Raises:
@@ -67,11 +68,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         Args:
             waiting_input: the encoded messages of the user; they are appended to the transcript when the turn begins.
         """
-        rows = self._rows(
-            "UPDATE groups SET turn_seq = turn_seq + 1 WHERE id = :id AND org_id = :org_id RETURNING turn_seq - 1",
-            id=turn.group_id,
-        )
-        turn = replace(turn, seq=int(first(rows, "group", turn.group_id)[0]))
+        turn = replace(turn, seq=self._take("groups", "turn_seq", turn.group_id, "group"))
         self._run(
             row_format.insert_into("group_turns", f"{_TURN.columns}, input, idempotency_key, digest"),
             input=row_format.storable(waiting_input),
@@ -121,24 +118,12 @@ class GroupTurns(LeasedTable[GroupTurn]):
         )
         return self._all(_TURN, sql, limit=limit)
 
-    def claim(
-        self, group_id: GroupId, seq: int, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
-    ) -> GroupTurn | None:
-        """Claim a turn under a new lease of `owner`. None: it has ended, is not the oldest of its group, or another
-        lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
-        key = {"group_id": row_format.storable(group_id), "seq": seq}
-        return self._claim(key, _OLDEST, owner=owner, at=at, until=until, dead_owner=dead_owner)
-
     def begin(self, turn: GroupTurn, plan: GroupPlan) -> tuple[GroupTurn, str | None]:
         """Store the settings that a claimed turn goes by; the turn, and its encoded input, which is stored no more."""
         key = {"group_id": turn.group_id, "seq": turn.seq}
         text = self._value(f"SELECT input FROM group_turns WHERE {_OWN}", **key)
         self._set("group_turns", key, OWN_GROUP, plan=_store_plan(plan), input=None)
         return replace(turn, plan=plan), None if text is None else row_format.restore(text)
-
-    def request_cancel(self, group_id: GroupId, seq: int) -> bool:
-        """Request a turn's end. Whether it was unended and had no such request yet."""
-        return self._request_cancel({"group_id": row_format.storable(group_id), "seq": seq})
 
     def spend(self, turn: GroupTurn) -> None:
         """Store what the runs of a turn have used."""

@@ -54,7 +54,7 @@ async def add_server(request: Request, library: AsyncPerdure) -> Notice:
     """Register an MCP server by its address; its tools wait for approval."""
     form = await form_of(request)
     name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
-    guard = McpGuard(request.app.state.address_guard, library)
+    guard = McpGuard(request.app.state.gate, library)
     private = None if rules_machine(request) else await guard.private(url)
     await library.mcp.add_and_read(name, url=url, token=token, private=private)
     return Notice(f"{name} was registered. Approve those of its tools that agents may have.")

@@ -16,7 +16,7 @@ from perdure.features.mcp.service import AsyncMcp
 from perdure.features.mcp.units import McpChanges, ServerOptions
 from perdure.features.mcp.values import McpServer
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.addresses import Addresses
+from perdure.server.access.gate import ServerGate
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.errors import UNKNOWN
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
@@ -32,8 +32,8 @@ BY_NAME = "/v1/tools/mcp/servers"
 class McpGuard:
     """Checks the MCP servers that clients register: programs of this machine and private addresses need a setting."""
 
-    def __init__(self, addresses: Addresses, library: Library) -> None:
-        self._allows_private, self._library = addresses.allows_private, library
+    def __init__(self, gate: ServerGate, library: Library) -> None:
+        self._allows_private, self._library = gate.allows_private, library
 
     async def new_options(self, config: wire.McpConfigIn | wire.NamedServerIn) -> ServerOptions:
         """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""

@@ -6,10 +6,9 @@ Logs, recorded requests and old versions never change but here: a text that is e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from perdure.core.features import Point, feature_roots, feature_tables, find_features
+from perdure.core.features import Point, TextUse, find_features
 from perdure.core.forgetting.corrections import Key, Place
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.ids import AgentId, OrgId
@@ -17,7 +16,7 @@ from perdure.core.messages import is_embedded
 from perdure.features.origins.values import Found, FoundPage
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
-from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
+from perdure.storage.database.row_format import Row, restore, storable
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of
@@ -30,68 +29,33 @@ _REDACTED_TOKENS = 8
 """At most how many tokens a message takes more for each text that was taken out."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table that holds texts.
-
-    Args:
-        place: what its rows are.
-        owners: the table of the agents, blocks, archives, files or graphs whose rows are read.
-        of_owner: the condition of the rows of one `:owner`.
-        key: the columns of its key beside the owner, in order.
-        columns: those with texts.
-        wide: whether a row may hold a whole request.
-        checksums: of its rows.
-    """
-
-    place: Place
-    owners: str
-    of_owner: str
-    key: tuple[str, ...]
-    columns: tuple[str, ...]
-    wide: bool = False
-    checksums: ChecksumColumns | None = None
+def _of(place: Place, owners: str, owner: str, key: str, texts: str, *, wide: bool = False) -> TextUse:
+    """A table whose column `owner` has the owner's id, under the name that it has in `TEXT_TABLES`."""
+    return TextUse(name="", place=place, owners=owners, owner=owner, key=key.split(), texts=texts.split(), is_wide=wide)
 
 
-def _of(place: Place, owners: str, owner: str, key: str, columns: str, **more: Any) -> TextTable:
-    """A table whose column `owner` has the owner's id."""
-    condition = owner if " " in owner else f"{owner} = :owner"
-    return TextTable(place, owners, condition, tuple(key.split()), tuple(columns.split()), **more)
+def _of_agent(place: Place, key: str, texts: str, owner: str = "agent_id", *, wide: bool = False) -> TextUse:
+    return _of(place, "agents", owner, key, texts, wide=wide)
 
 
-def _of_agent(place: Place, key: str, columns: str, owner: str = "agent_id", **more: Any) -> TextTable:
-    return _of(place, "agents", owner, key, columns, **more)
+def _of_features(*, agents: bool) -> Mapping[str, TextUse]:
+    """Those of features: with texts of agents, or of other things."""
+    found = [one for feature in find_features() for one in feature.text_tables]
+    return {one.name: one for one in found if (one.owners == "agents") == agents}
 
 
 _IDENTITIES = "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)"
 _BATCHES = "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)"
 _OWNERS = f"owner_id IN ({OWNERS.format(agent=':owner', own='')})"
 
-TEXT_TABLES: Mapping[str, TextTable] = {
+TEXT_TABLES: Mapping[str, TextUse] = {
     "blocks": _of("block", "blocks", "id", "", "value description metadata tags"),
-    "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff", checksums=VERSION_CHECKSUMS),
+    "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff"),
     "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
     "archives": _of("settings", "archives", "id", "", "description metadata"),
-    **{
-        one.name: TextTable(
-            cast(Place, one.place),
-            one.owners,
-            f"{one.owner} = :owner",
-            tuple(one.key),
-            tuple(one.texts),
-            wide=one.is_wide,
-        )
-        for feature in find_features()
-        for one in feature.text_tables
-    },
-    "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
-    "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
-    "episodes": _of("graph", "graphs", "graph_id", "seq", "ref text scope"),
-    "fact_rules": _of("graph", "graphs", "graph_id", "seq", "text relation"),
-    "communities": _of("graph", "graphs", "graph_id", "seq", "name summary"),
-    "graphs": _of("graph", "graphs", "id", "", "settings dropped"),
-    "messages": _of_agent("message", "seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
-    "message_revisions": _of_agent("earlier_message", "seq revision", "parts", checksums=REVISION_CHECKSUMS),
+    **_of_features(agents=False),
+    "messages": _of_agent("message", "seq", "parts name otid"),
+    "message_revisions": _of_agent("earlier_message", "seq revision", "parts"),
     "summary_nodes": _of_agent("summary", "conversation_seq seq", "text rejected"),
     "conversations": _of_agent("settings", "seq", "summary settings"),
     "identities": _of_agent("settings", "id", "properties", _IDENTITIES),
@@ -104,21 +68,7 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "prefixes": _of_agent("request", "seq", "system tools opening summary", wide=True),
     "system_messages": _of_agent("request", "conversation_seq", "text", wide=True),
     "events": _of_agent("event", "run_seq seq", "body"),
-    **{
-        table.name: _of_agent(cast(Place, table.place), " ".join(table.key), " ".join(table.texts), wide=table.is_wide)
-        for table in reversed(feature_tables())
-        if table.texts
-    },
-    **{
-        table: _of_agent(
-            cast(Place, root.place),
-            "id" if table == root.name else f"{root.key} {root.parts[table]}",
-            columns,
-            f"{'id' if table == root.name else root.key} IN ({root.seen_by})",
-        )
-        for root in feature_roots()
-        for table, columns in root.texts.items()
-    },
+    **_of_features(agents=True),
     "message_sources": _of_agent("source", "conversation_seq seq place", "name"),
     "memory_sources": _of_agent("source", "owner_id ref place", "name", _OWNERS),
     "corrections": _of_agent("correction", "number", "text"),
@@ -127,6 +77,7 @@ TEXT_TABLES: Mapping[str, TextTable] = {
 """Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
 and secrets are no such texts."""
 
+_CHECKSUMS = {one.table: one for one in (VERSION_CHECKSUMS, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS)}
 _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""
 _RECORDS = frozenset(
@@ -157,18 +108,18 @@ class TextMentions(Table):
                 own += f" AND ({key}) > ({', '.join(f':after{place}' for place in range(len(what.key)))})"
                 params |= {f"after{place}": value for place, value in enumerate(after)}
             ordered = f"SELECT {key} FROM {table} WHERE {own} ORDER BY {key} LIMIT 1 OFFSET :offset"
-            rows = self._rows(ordered, offset=max(1, limit // 10 if what.wide else limit) - 1, **params)
+            rows = self._rows(ordered, offset=max(1, limit // 10 if what.is_wide else limit) - 1, **params)
             if rows:
                 last = tuple(rows[0])
                 own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
                 params |= {f"last{place}": value for place, value in enumerate(last)}
         ways = ("LOWER({0}) LIKE :like", "LOWER({0}) LIKE '%uff%'", f"{{0}} {self._db.has_wide}")
-        matches = " OR ".join(way.format(column) for column in what.columns for way in ways)
+        matches = " OR ".join(way.format(column) for column in what.texts for way in ways)
         if table in _SUMMARIES:
             matches = "1 = 1"
         elif table in ("messages", "message_revisions"):
             matches += f" OR parts LIKE '%{_COMPACTION}%'"
-        sql = f"SELECT {', '.join((*what.key, *what.columns))} FROM {table} WHERE {own} AND ({matches})"
+        sql = f"SELECT {', '.join((*what.key, *what.texts))} FROM {table} WHERE {own} AND ({matches})"
         sql += f" ORDER BY {key}" if key else ""
         found = [_found(what, row) for row in self._rows(sql, **params)]
         return FoundPage([one for one in found if _holds(table, one, redactor)], last)
@@ -218,7 +169,7 @@ class TextMentions(Table):
         )
 
     def _update(
-        self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
+        self, table: str, what: TextUse, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
     ) -> None:
         """Store the texts of a row, its checksum, and what marks it as changed."""
         where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))
@@ -227,10 +178,10 @@ class TextMentions(Table):
         if table == "messages":
             values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
         self._db.run(f"UPDATE {table} SET {values} WHERE {where}", {**params, **changed, **stamp})
-        if what.checksums is not None:
-            columns = what.checksums.columns
+        if (checksums := _CHECKSUMS.get(table)) is not None:
+            columns = checksums.columns
             (row,) = self._db.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", params)
-            checksum = what.checksums.of(dict(zip(columns, row, strict=True)))
+            checksum = checksums.of(dict(zip(columns, row, strict=True)))
             self._db.run(f"UPDATE {table} SET checksum = :checksum WHERE {where}", params | {"checksum": checksum})
 
     def _indexed_words(self, agent_id: str, seqs: Sequence[int]) -> list[tuple[int, str, str]]:
@@ -254,8 +205,8 @@ class TextMentions(Table):
             queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
 
 
-def _found(what: TextTable, row: Row) -> Found:
-    texts = zip(what.columns, row[len(what.key) :], strict=True)
+def _found(what: TextUse, row: Row) -> Found:
+    texts = zip(what.texts, row[len(what.key) :], strict=True)
     return Found(tuple(row[: len(what.key)]), {name: restore(text) for name, text in texts if text is not None})
 
 

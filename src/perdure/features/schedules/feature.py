@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature, Noun, TableUse
+from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(
     name="schedules",
@@ -15,17 +15,20 @@ FEATURE = Feature(
     agent_parts={"notify": "service:AsyncEvents.notify"},
     services=("worker:ScheduleWorker",),
     tables=(
-        TableUse(name="schedule_firings", key=("schedule_seq", "seq"), texts=("reason",), place="schedule"),
+        TableUse(name="schedule_firings", key=("schedule_seq", "seq")),
         TableUse(
             name="schedules",
             key=("seq",),
-            texts=("name", "messages", "callback"),
-            place="schedule",
             has_callback=True,
             spread_key=("agent_id", "id"),
             queues={"schedules_late": "t.next_at <= :at"},
         ),
     ),
+    text_tables=(
+        TextUse(name="schedules", place="schedule", key=("seq",), texts=("name", "messages", "callback")),
+        TextUse(name="schedule_firings", place="schedule", key=("schedule_seq", "seq"), texts=("reason",)),
+    ),
+    one_form={"schedules name": ("id", "")},
     copies="copies:SCHEDULES",
     points={"companion_lost": "units:cancel_passes", "work_waits": "units:is_due"},
 )

@@ -12,7 +12,7 @@ from perdure.features.schedules import wire
 from perdure.features.schedules.units import next_times
 from perdure.features.schedules.values import ScheduleStatus
 from perdure.library.parts.checks import LIMIT_MAX
-from perdure.server.access.addresses import Addresses
+from perdure.server.access.gate import ServerGate
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.http import Library, Router, ThisAgent
 from perdure.server.wire.runs import WireRun
@@ -28,11 +28,11 @@ _Key = Annotated[
 
 
 @router.post("/v1/agents/{agent_id}/schedule")
-async def create(agent: ThisAgent, guard: Addresses, body: wire.ScheduleIn) -> wire.CreatedSchedule:
+async def create(agent: ThisAgent, gate: ServerGate, body: wire.ScheduleIn) -> wire.CreatedSchedule:
     """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
     name = body.conversation_id
     seq = 0 if name in (None, "default") else (await agent.find_conversation(ConversationId(str(name)))).seq
-    new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
+    new = body.new_schedule(callback=gate.callback(body.callback_url), conversation_seq=seq)
     return wire.CreatedSchedule.make(await agent.schedules.add(body.new_messages(), new))
 
 

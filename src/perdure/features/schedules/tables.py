@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from datetime import datetime, time
 from typing import Any
 
-from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import Image, Text, parts_from_json, parts_to_json
 from perdure.features.schedules.values import (
@@ -209,8 +208,8 @@ class Schedules(Table):
         self._run(
             f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE}", agent_id=schedule.agent_id, schedule_seq=schedule.seq
         )
-        if not self._run_counted(f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}", id=schedule.id):
-            raise NotFound("schedule", schedule_id)
+        sql = f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}"
+        self._change_one("schedule", schedule_id, sql, id=schedule.id)
         place = {"agent_id": schedule.agent_id, "seq": schedule.seq}
         keep_places(self._db, self._org_id, {schedule.id: place})
 

@@ -12,7 +12,7 @@ from perdure.app import App
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
 from perdure.core.conversations import Conversation
-from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, FeatureMissing, NotFound
 from perdure.core.features import Point
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, ToolId, is_id
@@ -321,14 +321,16 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
 def _set_companion(
     tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
 ) -> None:
-    """Raises: InvalidInput: nothing here makes companions."""
+    """Raises: FeatureMissing: nothing here makes companions."""
     if kind and not SET_COMPANION.functions:
-        raise InvalidInput(f"this installation has no companions: create the agent without one of the kind {kind!r}")
+        raise FeatureMissing(
+            "groups", f"the agent can't have a companion of the kind {kind!r}", "create it without one"
+        )
     SET_COMPANION(tx, agent_id, kind, author, inputs)
 
 
 def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
-    """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
+    """Have the agent own these things and no others. Raises: NotFound, AlreadyExists, FeatureMissing."""
     if (tool_ids := belongings.tool_ids) is not None:
         wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
         present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
@@ -342,6 +344,8 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
         tx.blocks.attach(agent_id, *block_ids)
         BLOCKS_CHANGED(tx, agent_id)
     if belongings.of_features:
+        if any(belongings.of_features.values()) and not SET_BELONGINGS.functions:
+            raise FeatureMissing("files", f"the agent can't have {', '.join(belongings.of_features)}", "leave them out")
         SET_BELONGINGS(tx, ports, agent_id, belongings.of_features)
     if belongings.identity_ids is not None:
         set_identities(tx, agent_id, belongings.identity_ids)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.incoming.principals import current_principal as current_principal
 from perdure.core.text.forms import in_name_form as in_name_form
 from perdure.core.text.forms import name_form as name_form
 

@@ -8,7 +8,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from perdure.app import App
 from perdure.core.conversations import Conversation
@@ -18,11 +18,19 @@ from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Run
 from perdure.core.text.reprs import short_repr
 from perdure.library.parts.checks import check_text
+from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound="AsyncPart")
+S = TypeVar("S", bound="HasStore")
+
+
+class HasStore(Protocol):
+    """What runs units of work."""
+
+    @property
+    def _store(self) -> Store: ...
 
 
 class AsyncPart:
@@ -35,7 +43,7 @@ class AsyncPart:
     __repr__ = short_repr("_agent_id")
 
     def __init__(self, app: App, agent_id: AgentId | None = None) -> None:
-        self._app, self._ports, self._agent_id = app, app.ports, agent_id
+        self._app, self._ports, self._store, self._agent_id = app, app.ports, app.ports.store, agent_id
 
     @property
     def _id(self) -> AgentId:
@@ -75,7 +83,7 @@ def _in_transaction(
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     async def run(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         # The store's threads have contexts of their own, and units ask who sent the request.
-        context, store = contextvars.copy_context(), self._ports.store
+        context, store = contextvars.copy_context(), self._store
         transact = store.read if kind == "read" else store.write
         return await transact(lambda tx: context.run(unit, self, tx, *args, **kwargs))
 

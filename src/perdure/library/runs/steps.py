@@ -30,7 +30,6 @@ from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.room import Preview, preview
-from perdure.engine.compaction.summarise import situation_of
 from perdure.engine.context_engines import PAGED
 from perdure.engine.run.request import load_view
 from perdure.library.parts.checks import Page, check_limit, check_text
@@ -162,12 +161,10 @@ class AsyncSteps(AsyncAgentPart):
     def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
         """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
         of somebody else, which is asked only then."""
-        state, used = next_request, self._ports.inputs().engines.of(next_request.agent)
+        used = self._ports.inputs().engines.of(next_request.agent)
         if used.is_foreign:
             return None
-        situation = situation_of(
-            state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
-        )
+        situation = next_request.situation(self._ports.counter)
         return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
 
     async def step(self, step_id: StepId) -> StepOfRun:

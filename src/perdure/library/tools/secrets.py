@@ -11,7 +11,7 @@ from typing import Any
 from perdure.app import open_store
 from perdure.app.parts import add_key, cipher_of, forget_old_keys, key_file_of
 from perdure.core.errors import Conflict
-from perdure.core.ids import OrgId, SandboxId, ToolId, VariableId
+from perdure.core.ids import SandboxId, ToolId, VariableId
 from perdure.core.ports import Clock
 from perdure.core.secrets import ORGANISATION, Cipher, SandboxConfig, Secret, Variable, check_secret
 from perdure.domain.rotation import Rotated as Rotated
@@ -161,7 +161,7 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
         rotated, cipher = Rotated(), cipher_of(settings, address)
         for _ in range(PASSES):
             found = Rotated()
-            for org_id in await _organisations(store):
+            for org_id in await store.read(lambda tx: tx.secrets.organisations()):
                 found += await _rotate_one(store.for_organisation(org_id), cipher, clock)
             rotated = Rotated(rotated.count + found.count, found.unreadable)
             if not found.count:
@@ -191,13 +191,3 @@ async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
         rotated += more
         if tool is None:
             return rotated
-
-
-async def _organisations(store: Store) -> list[OrgId]:
-    """Those that are not being removed."""
-    found: list[OrgId] = []
-    after: OrgId | None = None
-    while page := await store.read_directory(lambda one, after: one.organisations.list(after=after, limit=200), after):
-        found += [one.id for one in page if one.deleted_at is None]
-        after = page[-1].id
-    return found

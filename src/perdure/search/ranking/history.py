@@ -11,6 +11,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from types import MappingProxyType
 
 import numpy as np
@@ -167,16 +169,6 @@ class LogColumns:
 
         `out_of_view` maps a conversation to a number: its rows up to that number are left out.
         """
-        mask: NDArray[np.bool_] | None = None
-        for condition in self._conditions(where):
-            mask = condition if mask is None else mask & condition
-        for line, upto in out_of_view.items():
-            later = (self.conversation != line) | (self.seq > upto)
-            mask = later if mask is None else mask & later
-        return mask
-
-    def _conditions(self, where: MessageFilter) -> list[NDArray[np.bool_]]:
-        """Build one mask for each condition of the filter."""
         conditions: list[NDArray[np.bool_]] = []
         if where.conversation_seq is not None:
             conditions.append(self.conversation == where.conversation_seq)
@@ -188,7 +180,8 @@ class LogColumns:
             conditions.append(self.occurred_at <= where.until.timestamp())
         if where.before_seq is not None:
             conditions.append(self.seq < where.before_seq)
-        return conditions
+        conditions += [(self.conversation != line) | (self.seq > upto) for line, upto in out_of_view.items()]
+        return reduce(and_, conditions) if conditions else None
 
 
 class Histories:

@@ -205,7 +205,7 @@ class VectorRows:
         touched = seqs if len(stored) == len(changes) else np.array([row[0] for row in changes], np.int64)
         rows = self._without(touched, [(row[1], row[0]) for row in changes if row[2] is None], version)
         if rows.dead > max(DEAD_ROWS, rows.count // 3):
-            rows = rows._compact()
+            rows = rows._copy(rows.form)
         rows = rows._convert(form_of(rows.count + len(stored), rows.dimensions))
         if rows.form != "floats":
             sample = rows.sample or Sample.empty(rows.dimensions)
@@ -387,38 +387,23 @@ class VectorRows:
 
     def _convert(self, form: Form) -> VectorRows:
         """Convert the rows to this form; from more to fewer bits only."""
-        if FORMS.index(form) <= FORMS.index(self.form):
-            return self
-        rows = replace(self._empty_copy(), form=form)
-        sample = self.sample or Sample.empty(self.dimensions)
-        for segment, kept, size in self._living():
-            if segment.floats is not None:
-                seqs, floats = segment.seqs[kept].astype(np.int64), segment.floats[kept]
-                sample = sample.with_rows(seqs, floats, np.empty(0, np.int64))
-                rows = rows._with(RowSegment.of(seqs, segment.versions[kept], floats, form), slice(0, size), size)
-            else:
-                rows = rows._with(segment, kept, size)
-        return replace(rows, sample=sample)
+        return self if FORMS.index(form) <= FORMS.index(self.form) else self._copy(form)
 
-    def _compact(self) -> VectorRows:
-        """Copy the living rows to new arrays."""
-        rows = self._empty_copy()
-        for segment, kept, size in self._living():
-            rows = rows._with(segment, kept, size)
-        return rows
-
-    def _living(self) -> list[tuple[RowSegment, npt.NDArray[np.int64], int]]:
-        """Return (segment, places of its living rows, how many)."""
-        found = []
+    def _copy(self, form: Form) -> VectorRows:
+        """Copy the living rows to new arrays in this form. A sample is taken of floats that become fewer bits."""
+        row_of = np.full(len(self.row_of), NO_ROW, np.int32)
+        rows = replace(self, form=form, segments=(), count=0, dead=0, alive=None, row_of=row_of)
+        sample = self.sample
         for index, (segment, size) in enumerate(self._segment_sizes()):
             first = index << SEGMENT_BITS
             kept = np.arange(size) if self.alive is None else np.flatnonzero(self.alive[first : first + size])
-            found.append((segment, kept, len(kept)))
-        return found
-
-    def _empty_copy(self) -> VectorRows:
-        row_of = np.full(len(self.row_of), NO_ROW, np.int32)
-        return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)
+            if segment.floats is None or form == "floats":
+                rows = rows._with(segment, kept, len(kept))
+                continue
+            seqs, floats = segment.seqs[kept].astype(np.int64), segment.floats[kept]
+            sample = (sample or Sample.empty(self.dimensions)).with_rows(seqs, floats, np.empty(0, np.int64))
+            rows = rows._with(RowSegment.of(seqs, segment.versions[kept], floats, form), slice(0, len(kept)), len(kept))
+        return replace(rows, sample=sample)
 
 
 def form_of(rows: int, dimensions: int) -> Form:

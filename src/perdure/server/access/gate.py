@@ -1,144 +1,155 @@
-"""The gate behind the guard: who a request is for, whether that is enough for its route, and the audit log."""
+"""The gate behind the guard: who a request is for. Whoever has the server's own key may do everything; who else may use
+a server that other machines reach, a feature knows. It also says which addresses clients of the API may name, for MCP
+servers, providers and callbacks: the library and the CLI belong to the admin and have no such check."""
 
 from __future__ import annotations
 
-import json
-import logging
-import re
+import contextlib
+import hmac
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated
 
-from starlette.types import Message, Scope, Send
+from fastapi import Depends, Request
+from starlette.types import Scope, Send
 
-from perdure.core.access.values import LOCAL, Principal
-from perdure.core.errors import PerdureError, StoreError
-from perdure.core.ids import DEFAULT_ORG
-from perdure.library.access import Access
-from perdure.library.organisations import Organisations
-from perdure.server.access.keys import KeyRing
-from perdure.server.access.limits import Limiter
-from perdure.server.access.scopes import ID, Refusal, Rule, rule_of, without_ids
-from perdure.server.access.session import Sessions
-from perdure.server.log import trace_id
-from perdure.server.prompt import KEY_S, within
-
-log = logging.getLogger(__name__)
+from perdure.core.errors import StoreError
+from perdure.core.features import Point
+from perdure.core.ids import OrgId
+from perdure.core.incoming.principals import LOCAL, Principal
+from perdure.core.runs import Callback
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.access.session import DashboardSessions
+from perdure.server.config import ServerConfig, is_loopback
 
 SIGN_IN = "/sign-in"
 PAGE_HEADER = b"hx-request"
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_ID = re.compile(ID)
+
+class NotAdmitted(Exception):
+    """The answer to a request that is not passed on: its status, text and headers. The guard sends it."""
+
+    def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers
 
 
 class Gate:
-    """Decides about each request by its key and its path."""
+    """Decides about each request by its key: the server's own one, or none where only this machine reaches it."""
 
-    def __init__(self, ring: KeyRing, sessions: Sessions, limiter: Limiter, organisations: Organisations) -> None:
-        self.ring, self.sessions, self.limiter, self.organisations = ring, sessions, limiter, organisations
+    def __init__(self, library: AsyncPerdure, config: ServerConfig) -> None:
+        self.library = library
+        self.own_key = config.api_key.encode() if config.api_key else None
+        self.is_guarded = self.own_key is not None or not is_loopback(config.host)
+        self._has_no_hosts = not config.allowed_hosts
+        self.sessions = DashboardSessions(config.api_key, library.app.ports.clock, library.upkeep.claim)
+
+    @property
+    def needed(self) -> bool:
+        """Whether a request needs a key, as far as is known."""
+        return self.is_guarded
+
+    async def look(self) -> bool:
+        """Whether a request needs a key now. Raises: StoreError."""
+        return self.is_guarded
+
+    async def usable(self) -> bool:
+        """Whether anybody can send a request that counts. Raises: StoreError."""
+        return self.own_key is not None or not self.is_guarded
+
+    @property
+    def allows_private(self) -> bool:
+        """Whether clients may name addresses on this machine and in private networks. Without the setting they may when
+        only this machine reaches the server: it listens on loopback, and has no keys and no further allowed hosts."""
+        if setting := self.library.app.settings.mcp_private:
+            return setting == "on"
+        return self._has_no_hosts and not self.needed
+
+    def callback(self, url: str | None) -> Callback | None:
+        """A callback to this address, which may be as private as any that a client names; None: there is none."""
+        return None if url is None else Callback(url=url, private=self.allows_private)
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
-        """Who a request is for. Raises: Refusal: 401 without a key that counts, 403 with too small a scope, 429 beyond
-        a limit; a browser without a session is sent to where it can sign in. StoreError."""
-        principal = scope["perdure.principal"] = await self._identify(scope, headers, is_page=is_page)
-        if principal is not LOCAL:  # who may do everything, as often as it likes
-            self._check_scope(scope, principal)
-            await self.limiter.admit(principal)
+        """Who a request is for. Raises: NotAdmitted: 401 without a key that counts; a browser without a session is sent
+        to where it can sign in. StoreError."""
+        principal = scope["perdure.principal"] = await self.identify(scope, headers, is_page=is_page)
         return principal
 
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """The same for a program. While the store does not answer, what was known of its key counts."""
-        try:
-            return await within(KEY_S, self.admit(scope, headers, is_page=False))
-        except StoreError:
-            if (principal := self.ring.recall(headers)) is None:
-                raise
-        self._check_scope(scope, principal)
-        return principal
+        """The same for a program that asks also while the store does not answer."""
+        return await self.admit(scope, headers, is_page=False)
 
-    @staticmethod
-    def _check_scope(scope: Scope, principal: Principal) -> None:
-        """Raises: Refusal: the route needs more."""
-        scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
-        rule = rule_of(scope["method"], scope["path"])
-        needed = "admin" if rule is None else rule.scope
-        if not principal.may(needed):
-            raise Refusal(403, f"this needs a key with the scope {needed!r}, and yours has {principal.scope!r}")
-        if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
-            raise Refusal(403, "this is about the whole server: only administrators of the default organisation may")
-
-    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
-        if (principal := await self.ring.find(headers)) is not None:
-            return principal
-        if not await self.ring.look():
+    async def identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
+        """Who a request is for, by its key or session. Raises: as `admit`."""
+        for text in keys_in(headers):
+            if (principal := await self.principal_of(text)) is not None:
+                return principal
+        if not await self.look():
             return LOCAL
         if not is_page:
-            raise Refusal(401, "Unauthorized")
+            raise NotAdmitted(401, "Unauthorized")
         if (principal := await self.sessions.find(headers.get(b"cookie", b""))) is not None:
             return principal
         if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
-            raise Refusal(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
-        raise Refusal(303, "sign in first", (b"location", SIGN_IN.encode()))
+            raise NotAdmitted(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
+        raise NotAdmitted(303, "sign in first", (b"location", SIGN_IN.encode()))
+
+    async def principal_of(self, key: bytes) -> Principal | None:
+        """Who a key stands for; None: it does not count. Raises: StoreError."""
+        return LOCAL if self.own_key is not None and hmac.compare_digest(key, self.own_key) else None
 
     async def counts(self, scope: Scope) -> bool:
         """Whether who sent a request, which was admitted, could send it now too. False also if the store can't say."""
         try:
-            now = await self._identify(scope, dict(scope["headers"]), is_page=True)
-        except (Refusal, StoreError):
+            now = await self.identify(scope, dict(scope["headers"]), is_page=True)
+        except (NotAdmitted, StoreError):
             return False
         principal: Principal = scope["perdure.principal"]
         return now == principal
 
-    async def close(self) -> None:
-        """Close the open organisations, and write what is only counted here."""
-        await self.organisations.close()
-        try:
-            await self.limiter.close()
-            await self.ring.close()
-        except PerdureError as error:
-            log.warning("the last counts of keys are lost: %s", error)
+    def use(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
+        """The open store of an organisation, which stays open inside the context. Raises: NotAdmitted; StoreError."""
+        return contextlib.nullcontext(self.library)
 
     def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
-        """A `send` that notes an audited request in the log when it has succeeded, before its answer begins."""
-        if not self.ring.needed or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
-            return send
-        start: Message | None = None  # held back until the body names what was made
+        """A `send` that also notes what has succeeded."""
+        return send
 
-        async def send_and_note(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start" and message["status"] < 400:
-                start = message
-                return
-            if start is not None:
-                found = _ID.findall(scope["path"]) or _ID.findall(_header(start, b"hx-redirect")) or _ids_in(message)
-                await self._note(scope, principal, rule, found[-1] if found else "")
-                await send(start)
-                start = None
-            await send(message)
+    async def start(self) -> None:
+        """Begin what the gate does beside requests, in this loop."""
 
-        return send_and_note
+    async def drain(self, within_s: float) -> None:
+        """Drain what is open, see `App.drain`."""
+        await self.library.app.drain(within_s)
 
-    async def _note(self, scope: Scope, principal: Principal, rule: Rule, object_id: str) -> None:
-        ports = self.organisations.default.app.ports
-        store = self.organisations.default.app.shared.store
-        access = Access(store, ports.clock, ports.ids, principal, trace_id=trace_id())
-        try:
-            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], object_id)
-        except PerdureError as error:  # what was done stays done
-            log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
+    async def close(self) -> None:
+        """Close what the gate has opened."""
 
 
-def _header(start: Message, name: bytes) -> str:
-    """A header of an answer; empty: it has none of this name."""
-    return next((value.decode("latin-1") for key, value in start["headers"] if key.lower() == name), "")
+GATE: Point[[AsyncPerdure, ServerConfig], Gate] = Point("gate")
+"""The gate of a server whose store may have keys."""
 
 
-def _ids_in(message: Message) -> list[str]:
-    """The ids of what an answer shows, if its body is one object that names them; else none."""
-    if message.get("more_body"):
-        return []
-    try:
-        shape = json.loads(message.get("body", b""))
-    except ValueError:
-        return []
-    ids = [shape.get("id"), *(shape.get("agent_ids") or ())] if isinstance(shape, dict) else []
-    return [one for one in ids if isinstance(one, str) and _ID.fullmatch(one)]
+def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
+    """The gate of a server over this store."""
+    return next(iter(GATE(perdure, config)), None) or Gate(perdure, config)
+
+
+def _gate_of_server(request: Request) -> Gate:
+    gate: Gate = request.app.state.gate
+    return gate
+
+
+ServerGate = Annotated[Gate, Depends(_gate_of_server)]
+
+
+def keys_in(headers: Mapping[bytes, bytes]) -> list[bytes]:
+    """The keys in a request's headers, in either form."""
+    scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+    word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")
+    return [
+        text.strip()
+        for name, wanted, text in ((scheme, b"bearer", bearer), (word, b"password", password))
+        if name.lower() == wanted
+    ]

@@ -1,30 +1,23 @@
 """Signing in to the dashboard: one-time links, and the cookie that a link or a key is exchanged for.
 
-Links, and the cookies of the server's own key, are signed with that key, so that every process knows them, and
-`perdure ui` can make a link for a server that runs already. The cookie of a stored key holds the key's id, encrypted;
-it counts for as long as the key does. Where no key is needed nobody has to sign in.
+Both are signed with the server's own key, so that every process knows them, and `perdure ui` can make a link for a
+server that runs already. Where no key is needed nobody has to sign in.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import json
 import math
 import secrets
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 
-from perdure.core.access.values import LOCAL, Principal
-from perdure.core.errors import SecretUnreadable
-from perdure.core.ids import DEFAULT_ORG
 from perdure.core.incoming.backoff import backoff_s
+from perdure.core.incoming.principals import LOCAL, Principal
 from perdure.core.ports import Clock
-from perdure.core.secrets import Cipher
-from perdure.library.access import Store
-from perdure.server.access.keys import KeyRing
 from perdure.server.config import network_of
 
 COOKIE = "perdure_session"
@@ -36,10 +29,6 @@ GUESSES_FREE = 3
 GUESS_WAIT_MAX_S = 300.0
 SOURCES_MAX = 10_000
 """How many addresses with wrong keys are remembered."""
-
-BOUND_TO = "dashboard session"
-OF_KEY = "key."
-"""How the cookie of a stored key begins."""
 
 
 def make_token(api_key: str, clock: Clock) -> str:
@@ -73,17 +62,16 @@ class Guesses:
         self._wrong.pop(network_of(source), None)
 
 
-class Sessions:
-    """Checks the tokens and cookies of one server."""
+class DashboardSessions:
+    """Checks the tokens and cookies of one server.
 
-    def __init__(self, api_key: str | None, clock: Clock, ring: KeyRing, store: Store, cipher: Cipher) -> None:
-        self._key, self._clock, self._ring, self._store, self._cipher = api_key, clock, ring, store, cipher
+    Args:
+        claim: notes the first use of something in a period, and says whether it was the first of all processes.
+    """
+
+    def __init__(self, api_key: str | None, clock: Clock, claim: Callable[[str, str], Awaitable[bool]]) -> None:
+        self._key, self._clock, self._claim = api_key, clock, claim
         self.guesses = Guesses(clock)
-
-    @property
-    def needed(self) -> bool:
-        """Whether somebody has to sign in."""
-        return self._ring.needed
 
     @property
     def has_own_key(self) -> bool:
@@ -92,47 +80,39 @@ class Sessions:
 
     async def redeem(self, token: str) -> str | None:
         """The value of the cookie for a token, which can't be used again; None: it is wrong, used or too old."""
-        now = _now(self._clock)
+        now = self.now
         if self._key is None or not self._holds("link", token, now):
             return None
         used = hashlib.sha256(token.encode()).hexdigest()
         day = datetime.fromtimestamp(int(token.split(".")[1]), UTC).date().isoformat()  # of its end
         # The store remembers it, so that no other process takes it either.
-        if not await self._store.write_directory(lambda one: one.used.claim(DEFAULT_ORG, f"link-{used}", day)):
+        if not await self._claim(f"link-{used}", day):
             return None
         return self._cookie(self._key, now)
 
     async def sign_in(self, api_key: str) -> str | None:
         """The value of the cookie for somebody who knows a key; None: it is none. Raises: SecretKeyMissing."""
-        given = api_key.strip()
-        if self._key is not None and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._key.encode()):
-            return self._cookie(self._key, _now(self._clock))
-        key = await self._ring.key_of(given)
-        if key is None:
+        if self._key is None:
             return None
-        text = json.dumps({"org": key.org_id, "key": key.id, "end": _now(self._clock) + SESSION_S})
-        sealed = self._cipher.encrypt(text.encode(), bound_to=BOUND_TO)
-        return OF_KEY + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+        given = api_key.strip().encode("utf-8", "surrogateescape")
+        return self._cookie(self._key, self.now) if hmac.compare_digest(given, self._key.encode()) else None
 
     async def find(self, cookies: bytes) -> Principal | None:
-        """Who the `Cookie` header of a request stands for; None: it holds no valid session."""
+        """Who the `Cookie` header of a request stands for; None: it holds no valid session. Raises: StoreError."""
         try:
             morsel = SimpleCookie(cookies.decode("latin-1")).get(COOKIE)
         except CookieError:
             return None
-        if morsel is None:
-            return None
-        if not morsel.value.startswith(OF_KEY):
-            return LOCAL if self._holds("session", morsel.value, _now(self._clock)) else None
-        sealed = morsel.value.removeprefix(OF_KEY)
-        try:
-            data = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
-            found = json.loads(self._cipher.decrypt(data, bound_to=BOUND_TO))
-        except (SecretUnreadable, ValueError):
-            return None
-        if found["end"] <= _now(self._clock):
-            return None
-        return await self._ring.principal_of_id(found["org"], found["key"])
+        return None if morsel is None else await self.principal_of(morsel.value)
+
+    async def principal_of(self, value: str) -> Principal | None:
+        """Who the value of a cookie stands for; None: it is no valid session. Raises: StoreError."""
+        return LOCAL if self._holds("session", value, self.now) else None
+
+    @property
+    def now(self) -> int:
+        """The time in whole seconds."""
+        return _now(self._clock)
 
     def _cookie(self, api_key: str, now: int) -> str:
         return _signed(api_key, "session", f"{secrets.token_urlsafe(12)}.{now + SESSION_S}")

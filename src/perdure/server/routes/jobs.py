@@ -15,7 +15,7 @@ from perdure.engine.records.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.engine.run.batch import named_request
 from perdure.library.parts.checks import Page
 from perdure.library.runs import jobs
-from perdure.server.access.addresses import Addresses
+from perdure.server.access.gate import ServerGate
 from perdure.server.wire.answers import BatchMessages
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
@@ -115,11 +115,11 @@ _Key = Annotated[
 
 
 @router.post("/v1/messages/batches")
-async def create_batch(library: Library, guard: Addresses, body: BatchIn, idempotency_key: _Key = None) -> Job:
+async def create_batch(library: Library, gate: ServerGate, body: BatchIn, idempotency_key: _Key = None) -> Job:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
     batch = await library.jobs.send_batch(
-        body.parts(), callback=guard.callback(body.callback_url), idempotency_key=idempotency_key
+        body.parts(), callback=gate.callback(body.callback_url), idempotency_key=idempotency_key
     )
     return Job.make(batch)
 

@@ -143,7 +143,7 @@ async def _submit(
 ) -> Accepted:
     """Start the run that answers the messages of a request."""
     library = library_of(request)
-    callback = None if body.callback_url is None else request.app.state.address_guard.callback(body.callback_url)
+    callback = None if body.callback_url is None else request.app.state.gate.callback(body.callback_url)
     key = body.key(request.headers.get("idempotency-key"))
     asked = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
     return await library.messages.send_request(asked)

@@ -11,7 +11,7 @@ from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, Mode
 from perdure.core.text.reprs import attributes
 from perdure.library.parts.checks import Page
 from perdure.library.parts.providers import ProviderFields
-from perdure.server.access.addresses import Addresses
+from perdure.server.access.gate import ServerGate
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import ORG_ID, WireRequest, nulls
 from perdure.server.wire.errors import NotSupported
@@ -97,15 +97,15 @@ async def list_providers(
 
 
 @router.post("/v1/providers/")
-async def create(body: ProviderIn, library: Library, guard: Addresses) -> WireProvider:
+async def create(body: ProviderIn, library: Library, gate: ServerGate) -> WireProvider:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
-    return WireProvider.make(await library.providers.create(body.fields, private=guard.allows_private))
+    return WireProvider.make(await library.providers.create(body.fields, private=gate.allows_private))
 
 
 @router.post("/v1/providers/check")
-async def check(body: ProviderCheckIn, library: Library, guard: Addresses) -> Confirmation:
+async def check(body: ProviderCheckIn, library: Library, gate: ServerGate) -> Confirmation:
     """Try a key: 401 if the provider refuses it, 400 if it can't be asked. Nothing is stored."""
-    count = await library.providers.check(body.fields, private=guard.allows_private)
+    count = await library.providers.check(body.fields, private=gate.allows_private)
     return {"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"}
 
 
@@ -117,10 +117,10 @@ async def retrieve(provider_id: ProviderIdIn, library: Library) -> WireProvider:
 
 @router.patch("/v1/providers/{provider_id}")
 async def update(
-    provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Addresses
+    provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, gate: ServerGate
 ) -> WireProvider:
     """Change the key, the address or the type of a provider."""
-    return WireProvider.make(await library.providers.update(provider_id, body.fields, private=guard.allows_private))
+    return WireProvider.make(await library.providers.update(provider_id, body.fields, private=gate.allows_private))
 
 
 @router.delete("/v1/providers/{provider_id}")

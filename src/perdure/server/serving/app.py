@@ -25,14 +25,9 @@ from starlette.types import Receive, Scope, Send
 from perdure.app.metrics import Metrics
 from perdure.app.telemetry import RegistryNames
 from perdure.core.features import find_features
-from perdure.library.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
 from perdure.server import routes
-from perdure.server.access.addresses import AddressGuard
-from perdure.server.access.gate import Gate
-from perdure.server.access.keys import KeyRing
-from perdure.server.access.limits import Limiter
-from perdure.server.access.session import Sessions
+from perdure.server.access.gate import gate_of
 from perdure.server.config import ServerConfig
 from perdure.server.prompt import READY_S, PromptRead
 from perdure.server.routes import health
@@ -91,18 +86,15 @@ def create_app(
     `app.state.workers` is how many processes serve its address.
     `app.state.check_ready` raises if the store does not answer soon.
     `app.state.metrics` counts requests, and what the engine does.
-    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`, and which shows
-    `refused_page` for what the guard refuses. `app.state.gate` knows keys, and holds the open organisations; who serves
-    closes it.
+    `app.state.gate` knows keys, which addresses clients may name, and who is signed in to the dashboard, whose routes
+    are `pages`, and which shows `refused_page` for what the guard refuses; who serves closes it.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.workers = config.workers
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
-    app.state.sessions = gate.sessions
     app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
-    app.state.address_guard = AddressGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(RegistryNames(perdure.app.models)))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)
@@ -122,14 +114,6 @@ def create_app(
     app.add_middleware(Meter, metrics=metrics, routes=app.router.routes, log_level=level)
     add_error_handlers(app)
     return app
-
-
-def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
-    """The gate of a server over this store."""
-    store, clock = perdure.app.shared.store, perdure.app.ports.clock
-    ring = KeyRing(config, store, clock)
-    sessions = Sessions(config.api_key, clock, ring, store, perdure.app.ports.cipher)
-    return Gate(ring, sessions, Limiter(store, clock), Organisations(perdure))
 
 
 @cache

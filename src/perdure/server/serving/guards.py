@@ -28,14 +28,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.core.access.values import LOCAL
 from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.limits import Limits
-from perdure.library.organisations import OrganisationGone
-from perdure.library.parts.checks import current_principal
-from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
-from perdure.server.access.scopes import PAGES, Refusal
+from perdure.core.incoming.principals import LOCAL, current_principal
+from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate, NotAdmitted
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
 from perdure.server.log import current_trace
 from perdure.server.wire.errors import UNKNOWN, error_answer, refusal_answer
@@ -47,6 +44,9 @@ METRICS_PATH = "/metrics"
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", "/docs", "/docs/"})
 OPEN_PAGES = frozenset({"static", "sign-in"})
 """The first segments of the dashboard's paths that need no session."""
+
+PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events", "groups", "why")
+"""The first segments of the paths of the dashboard's pages, but for the settings."""
 
 PAGE_ROOTS = frozenset({"", "settings", *PAGES, *OPEN_PAGES})
 """The first segments of all its paths."""
@@ -136,18 +136,16 @@ class Guard:
             admitted = await self._admit(scope, receive)
             principal = scope.get("perdure.principal", LOCAL)
             current_principal.set(principal)
-            async with self._gate.organisations.use(principal.org_id) as library:
+            async with self._gate.use(principal.org_id) as library:
                 scope["perdure.library"] = library
                 await self._app(scope, admitted, self._gate.noting(scope, principal, send_and_note))
-        except Refusal as refusal:
+        except NotAdmitted as refusal:
             if self._refused_page is not None and _is_of_browser(scope) and refusal.status in (403, 429):
                 page = self._refused_page(Request(scope), refusal.status, refusal.detail)
                 page.raw_headers.extend(refusal.headers)
                 await page(scope, receive, send)
             else:
                 await refusal_answer(refusal.status, refusal.detail, *refusal.headers)(scope, receive, send)
-        except OrganisationGone:  # the key is remembered for a moment longer
-            await refusal_answer(401, "Unauthorized")(scope, receive, send)
         except StoreError as error:
             if started:
                 raise
@@ -161,10 +159,10 @@ class Guard:
                 await refusal_answer(500, UNKNOWN["detail"])(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Check a request, and return the `receive` for its body. Raises: Refusal; ClientDisconnect."""
+        """Check a request, and return the `receive` for its body. Raises: NotAdmitted; ClientDisconnect."""
         headers = _relevant_headers(scope["headers"])
         if (problem := self._origins.problem(headers)) is not None:
-            raise Refusal(403, problem)
+            raise NotAdmitted(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
             return receive
         if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
@@ -176,7 +174,7 @@ class Guard:
         elif segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
-            raise Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")
+            raise NotAdmitted(403, "a form of the dashboard needs the header HX-Request, which its pages set")
         if b"content-length" in headers or b"transfer-encoding" in headers:
             if headers.get(b"content-length") == b"0":
                 return receive
@@ -185,11 +183,11 @@ class Guard:
         if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
             # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
             text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
-            raise Refusal(400, text)
+            raise NotAdmitted(400, text)
         is_form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         if is_form and scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]):
             if (problem := upload_problem(headers)) is not None:
-                raise Refusal(415, problem)
+                raise NotAdmitted(415, problem)
             return self._limit_upload(headers, receive)
         bodies = [await self._read(headers, receive)]
         if not is_page:
@@ -203,20 +201,20 @@ class Guard:
         return replay
 
     def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Raises: Refusal: the body is not JSON within the limits, or of a type that any web page could send."""
+        """Raises: NotAdmitted: the body is not JSON within the limits, or of a type that any web page could send."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if body and not _JSON.fullmatch(kind):
             what = (
                 f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
             )
-            raise Refusal(415, f"{what}: send JSON with `Content-Type: application/json`")
+            raise NotAdmitted(415, f"{what}: send JSON with `Content-Type: application/json`")
         try:
             check_json(body, self._json_limits)
         except DataTooLarge as error:
-            raise Refusal(422, f"body: {error}") from error
+            raise NotAdmitted(422, f"body: {error}") from error
 
     async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """Read a body. Raises: Refusal: it is too large; ClientDisconnect."""
+        """Read a body. Raises: NotAdmitted: it is too large; ClientDisconnect."""
         limit = self._config.max_body_bytes
         too_large = f"the request body is larger than {limit:,} bytes"
         length = headers.get(b"content-length")
@@ -224,7 +222,7 @@ class Guard:
             # A client that waits for 100 Continue sends no body after this answer.
             if length.isdigit() and int(length[:20]) <= DRAIN_BYTES and b"expect" not in headers:
                 await _drain(receive)
-            raise Refusal(413, too_large)
+            raise NotAdmitted(413, too_large)
         pieces: list[bytes] = []
         size = 0
         more = True
@@ -240,10 +238,10 @@ class Guard:
                 if size > limit:
                     if more:
                         await _drain(receive)
-                    raise Refusal(413, too_large)
+                    raise NotAdmitted(413, too_large)
                 if self._pending_bytes > PENDING_BODY_BYTES:
                     log.warning("a body was refused: more than %d bytes of bodies arrive at once", PENDING_BODY_BYTES)
-                    raise Refusal(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
+                    raise NotAdmitted(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
             return b"".join(pieces)
         finally:
             self._pending_bytes -= size

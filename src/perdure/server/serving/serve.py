@@ -66,7 +66,7 @@ async def serve(
     """
     app = create_app(perdure, config, pages=pages, refused_page=refused_page)
     gate = app.state.gate
-    if not await gate.ring.usable():
+    if not await gate.usable():
         if listener is not None:
             listener.close()
         raise InvalidInput(
@@ -74,7 +74,7 @@ async def serve(
             " `perdure key create`, set PERDURE_API_KEY to a long random text, or bind 127.0.0.1"
         )
     listener = listener or bind(config)
-    gate.organisations.start()
+    await gate.start()
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
     server = _Server(
@@ -91,7 +91,7 @@ async def serve(
         ),
         app.state.streams,
         connections,
-        lambda: gate.organisations.drain(config.drain_s),
+        lambda: gate.drain(config.drain_s),
         shares=shares,
         on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )

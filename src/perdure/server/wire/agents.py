@@ -11,10 +11,11 @@ from pydantic import ConfigDict, Field, create_model
 from perdure.context.prompts import base_prompt
 from perdure.core import agents as core
 from perdure.core import secrets as stored
-from perdure.core.access.values import LIMIT_MAX, Limits
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
+from perdure.core.errors import FeatureMissing
 from perdure.core.features import Point, feature_settings
+from perdure.core.incoming.principals import LIMIT_MAX, UseLimits
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
@@ -138,9 +139,9 @@ class LimitsIn(WireRequest):
     cost_per_run: _Dollars | None = None
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> UseLimits:
         """The values, as the library takes them."""
-        return Limits(**self.model_dump())
+        return UseLimits(**self.model_dump())
 
 
 class AgentChangesIn(_FeatureSettings):
@@ -274,7 +275,9 @@ class AgentIn(AgentChangesIn):
     include_multi_agent_tools: bool | None = None
 
     def new_agent(self, name: str, model: str, *, follows_default: bool) -> NewAgent:
-        """The agent, as the library takes it; `name` is used if the client sends none."""
+        """The agent, as the library takes it; `name` is used if the client sends none. Raises: FeatureMissing."""
+        if self.include_multi_agent_tools and not MULTI_AGENT_TOOLS:
+            raise FeatureMissing("groups", "the agent can't have tools that write to others", "leave them out")
         tags = tuple(dict.fromkeys(self.tags or ()))
         base_tools = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
         return NewAgent(

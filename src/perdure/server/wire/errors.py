@@ -19,10 +19,10 @@ from starlette.routing import Match, Route
 
 from perdure.core import errors
 from perdure.core.ids import PREFIXES, is_id
+from perdure.core.incoming.principals import ScopeTooSmall
 from perdure.core.runs import Failure
 from perdure.core.store_errors import disk_error
 from perdure.library.messages.reply import Reply
-from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
 from perdure.server.wire.http import Json, json_bytes

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial, wraps
+from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query
@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.incoming.principals import LOCAL, Principal, Scope, ScopeTooSmall
 from perdure.core.tasks import end_tasks
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.wire.fields import AgentIdIn, IdFormat
 
 T = TypeVar("T")
@@ -48,15 +47,17 @@ class LateRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
-        @wraps(endpoint)
-        async def answer(**arguments: Any) -> Response:
-            value = await endpoint(**arguments)
-            if isinstance(value, Response):
-                return value
-            return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
+        def build() -> None:
+            @wraps(endpoint)
+            async def answer(**arguments: Any) -> Response:
+                value = await endpoint(**arguments)
+                if isinstance(value, Response):
+                    return value
+                return Response(status_code=204) if options["status_code"] == 204 else json_answer(value)
 
-        options["response_model"] = None
-        self._build: Callable[[], None] | None = partial(super().__init__, path, answer, **options)
+            super(LateRoute, self).__init__(path, answer, **options | {"response_model": None})
+
+        self._build: Callable[[], None] | None = build
         self.path, self.endpoint, self.name = path, endpoint, endpoint.__name__
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self.methods, self.include_in_schema = set(options["methods"]), options["include_in_schema"]

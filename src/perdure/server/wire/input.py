@@ -22,10 +22,10 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from starlette.requests import Request
 
-from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
+from perdure.core.incoming.principals import LIMIT_MAX
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Callback, IfBusy, RunOptions
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perdure.core import runs
 from perdure.core.ids import RunId, is_id
+from perdure.core.messages import Message
 from perdure.core.runs import Feedback, RunStatus
 from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
@@ -251,15 +252,16 @@ def stop_reason(reason: str) -> dict[str, Any]:
     return {"message_type": "stop_reason", "stop_reason": reason}
 
 
+def reply_messages(messages: Sequence[Message], display: Display) -> list[dict[str, Any]]:
+    """The wire messages of a reply, without those of the caller and of the engine."""
+    shown = (message for message in join_batches(messages) if display.is_in_reply(message))
+    return [shape for message in shown for shape in wire_messages(message, display)]
+
+
 def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
-    """The response to a message, not streamed. It leaves out messages of the caller and of the engine."""
+    """The response to a message, not streamed."""
     return {
-        "messages": [
-            shape
-            for message in join_batches(reply.messages)
-            if display.is_in_reply(message)
-            for shape in wire_messages(message, display)
-        ],
+        "messages": reply_messages(reply.messages, display),
         "stop_reason": stop_reason(reply.stop_reason),
         "usage": RequestUsage.make(reply.usage, step_count=reply.step_count, context_tokens=reply.context_tokens),
         "logprobs": reply.logprobs,

@@ -21,7 +21,7 @@ from perdure.domain.tools.units import ToolHit as FoundTool
 from perdure.library.tools.tools import ToolState
 from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, nulls, own_metadata, stamp, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, MessageIdIn, Tags, Time, keywords
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.shapes import Object, WireShape, computed, wire_field
 
 _HASH = "tool_hash"
 """The key in a reply's metadata of the digest of the source."""
@@ -197,9 +197,7 @@ class WireTool(
     json_schema: Object = computed(JsonSchema.make)
     tags: list[str]
     pip_requirements: list[Object] | None
-    npm_requirements: list[Object] | None = computed(
-        lambda tool: tool.metadata.get(WIRE_FIELDS, {}).get("npm_requirements")
-    )
+    npm_requirements: list[Object] | None = wire_field("npm_requirements")
     default_requires_approval: bool | None = computed(lambda tool: tool.spec.requires_approval or None)
     metadata_: Object
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.core.features import find_features
 from perdure.core.text.forms import name_form
 from perdure.core.text.words import index_words
 from perdure.storage.database import full_text as word_index
@@ -25,10 +26,6 @@ PLACES: Mapping[str, tuple[str, str]] = {
         "agent_id, conversation_seq, label",
         "o.agent_id = t.agent_id AND o.conversation_seq = t.conversation_seq",
     ),
-    "episodes scope": ("graph_id, seq", ""),
-    "facts scope": ("graph_id, seq", ""),
-    "folders name": ("id", "o.org_id = t.org_id"),
-    "graphs name": ("id", ""),
     "identities project_id": ("id", "o.org_id = t.org_id AND o.identifier_key = t.identifier_key"),
     "identities identifier_key": (
         "id",
@@ -37,10 +34,9 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "identities name": ("id", ""),
     "organisations name": ("id", "1 = 1"),
     "passages tags": ("archive_id, seq", ""),
-    "schedules name": ("id", ""),
     "steps tags": ("agent_id, run_seq, step_index", ""),
     "tools tags": ("id", ""),
-    "users name": ("id", "o.org_id = t.org_id"),
+    **{place: key for feature in find_features() for place, key in feature.one_form.items()},
 }
 """Table and column -> the key of the table, and when two rows, `o` and `t`, may not have the same value."""
 _CHECKSUMS = {checksums.table: checksums for checksums in (PASSAGE_CHECKSUMS, VERSION_CHECKSUMS)}

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import AlreadyExists, InvalidInput, PerdureError, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.errors import AlreadyExists, FeatureMissing, PerdureError, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
@@ -188,7 +188,7 @@ class PostgresStore(StoreBase):
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if not BACKUPS.functions:
-            raise InvalidInput("this program can't copy a database: it lacks its feature `copies`; use `pg_dump`")
+            raise FeatureMissing("copies", "the database can't be copied", "use `pg_dump`")
         for make in BACKUPS.functions:
             await make(self._address, path, progress)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.core.errors import NotFound
 from perdure.core.features import feature_tables
 from perdure.core.ids import AgentId, BatchId, MessageId
 from perdure.core.runs import Batch, Callback, CallbackOwner, DueCallback, Run, RunStatus
@@ -180,8 +179,8 @@ class Batches(Table):
         batch = self.get(batch_id)
         place = {"number": batch.number, "created_at": iso(batch.created_at)}
         keep_places(self._db, self._org_id, {batch.id: place})
-        if not self._run_counted("DELETE FROM batches WHERE id = :id AND org_id = :org_id", id=storable(batch_id)):
-            raise NotFound("job", batch_id)
+        sql = "DELETE FROM batches WHERE id = :id AND org_id = :org_id"
+        self._change_one("job", batch_id, sql, id=storable(batch_id))
         self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_AGENT_OF_R}", id=batch_id)
 
     def _counted(self, batches: Sequence[Batch]) -> Sequence[Batch]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
 from perdure.core.conversations import ConversationKey
-from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConflict
+from perdure.core.errors import AlreadyExists, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.credentials import without_credentials, without_new_credentials
@@ -207,13 +207,9 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Raises: NotFound: it is not attached."""
-        if not self._run_counted(
-            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {table.OWN_AGENT}"
-            " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
-            agent_id=agent_id,
-            block_id=block_id,
-        ):
-            raise NotFound("block of this agent", block_id)
+        own = f"{table.OWN_AGENT} AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)"
+        sql = f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {own}"
+        self._change_one("block of this agent", block_id, sql, agent_id=agent_id, block_id=block_id)
 
     def isolate(self, agent_id: AgentId, conversation_seq: int, label: str, block_id: BlockId | None) -> None:
         """Give the conversation a block of its own in place of the agent's with this label; None: it shows none. The

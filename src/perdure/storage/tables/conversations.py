@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from itertools import compress
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -23,7 +22,6 @@ from perdure.core.conversations import (
     ConversationState,
     agent_in,
 )
-from perdure.core.errors import NotFound
 from perdure.core.features import find_features
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
@@ -70,12 +68,13 @@ _LAST_RUNS = (
 OTHERS = 20
 """An agent's first conversations, in which `has_others` looks for messages: one with thousands costs no more."""
 
-# Archives and the graph are other families of rows (`storage.distribution`): only their ids are read here.
-_HAS = {name: condition for feature in find_features() for name, condition in feature.has.items()}
+# Archives and what features have are other families of rows (`storage.distribution`): only their ids are read here.
+_HAS = {
+    name: condition.format(agent=":agent_id") for feature in find_features() for name, condition in feature.has.items()
+}
 _AGENT_STATE = (
     f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
-    " (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id),"
-    " (SELECT h.graph_id FROM agent_graphs h WHERE h.agent_id = :agent_id)"
+    " (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id)"
     f"{''.join(f', {condition}' for condition in _HAS.values())}"
     f" FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
@@ -102,15 +101,10 @@ class Conversations(Table):
         hidden: bool = False,
     ) -> Conversation:
         """Add a conversation. An agent's first one has number 0 and is its default; `hidden` ones are in no page."""
-        rows = self._rows(
-            "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
-            " RETURNING conversation_seq - 1",
-            id=agent_id,
-        )
         conversation = Conversation(
             id=conversation_id,
             agent_id=agent_id,
-            seq=int(first(rows, "agent", agent_id)[0]),
+            seq=self._take("agents", "conversation_seq", agent_id, "agent"),
             summary=summary,
             settings=settings or {},
             created_at=at,
@@ -157,8 +151,7 @@ class Conversations(Table):
 
     def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
         sql = f"UPDATE conversations SET {row_format.assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
-        if not self._run_counted(sql, **params):
-            raise NotFound("conversation", conversation.id)
+        self._change_one("conversation", conversation.id, sql, **params)
 
     def page(
         self,
@@ -260,15 +253,11 @@ class Conversations(Table):
         Raises: NotFound: also for a conversation that was removed.
         """
         state = first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
-        next_run_seq, next_message_seq, embedded, archives, graph_id, *has = state[-5 - len(_HAS) :]
+        next_run_seq, next_message_seq, embedded, archives, *has = state[-4 - len(_HAS) :]
         agent = AGENT.read(state)
         rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
-        facts = {}
-        if graph_id is not None:  # its number of the newest fact that a person wrote
-            sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
-            facts = {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
         blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
         return ConversationState(
             agent=agent_in(agent, conversation),
@@ -280,11 +269,9 @@ class Conversations(Table):
             embedded=bool(embedded),
             blocks={row[0]: row[1] for row in blocks},
             passages=self._count_passages(archives.split(",")) if archives else 0,
-            has=frozenset(compress(_HAS, has)),
+            has={name: found for name, found in zip(_HAS, has, strict=True) if found},
             has_notes=WORKING_CHECKPOINT in [row[2] for row in blocks],
-            has_graph=graph_id is not None,
             has_others=bool(row[-1]),
-            facts=facts,
         )
 
     # These check the organisation, because what is deleted keeps its links for a while.

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.features import feature_roots, feature_tables
+from perdure.core.features import RootUse, archive_columns, feature_roots, feature_tables
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
-from perdure.storage.tables.table import OwnId, deleted_org, keep_places
+from perdure.storage.tables.table import BY_ID, OwnId, deleted_org, keep_places
 from perdure.storage.tables.vectors import Vectors
 
 CHARS = 250_000
 """The characters of texts that one transaction removes."""
 
 _SMALL_TABLES = (
-    *("agent_blocks", "agent_archives", "agent_tools", "agent_identities", "agent_graphs"),
+    *("agent_blocks", "agent_archives", "agent_tools", "agent_identities"),
     *(table for root in feature_roots() for table in root.of_agents),
 )
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
@@ -42,7 +42,6 @@ _LARGE_TABLES = {
     "client_tools": "digest",
     "runs": "seq",
     "captures": "conversation_seq",
-    "extractions": "conversation_seq",
     "turns": "part",
     "summary_nodes": "conversation_seq, seq",
     "resets": "conversation_seq, number",
@@ -58,12 +57,19 @@ _LARGE_TABLES = {
 """Table -> its key beside the agent. Rows are removed in this order, after the messages, so that no row is left that
 can only be reached through a removed one."""
 
-_WITH_DIRECTORY_IDS = (*("runs", "steps", "conversations", "system_messages"), *("facts", "episodes", "entities"))
-_WIDE_TABLES = (
-    *("turns", "events", "step_exchanges", "prefixes", "system_messages"),
-    *(table.name for table in feature_tables() if table.is_wide),
+_WITH_DIRECTORY_IDS = (
+    *("runs", "steps", "conversations", "system_messages"),
+    *(table for root in feature_roots() for table in root.with_ids),
 )
+_WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_messages")
 """Tables whose rows may each hold a whole request."""
+
+
+def _links_of(root: RootUse) -> Mapping[str, tuple[str, str]]:
+    """The tables that link to a feature's things, as in `_LINKS`."""
+    of_agents = {table: (root.key, "agent_id") for table in root.of_agents if table not in root.parts}
+    sources = {"memory_sources": ("owner_id", "ref, place")} if root.has_sources else {}
+    return of_agents | sources | {table: (root.key, key) for table, key in root.parts.items()}
 
 
 _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -74,7 +80,7 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         **{table: link for root in feature_roots() for table, link in root.links.get("blocks", {}).items()},
         "memory_sources": ("owner_id", "ref, place"),
     },
-    **{root.name: {table: (root.key, key) for table, key in root.parts.items()} for root in feature_roots()},
+    **{root.name: _links_of(root) for root in feature_roots()},
     "identities": {"agent_identities": ("identity_id", "agent_id"), "block_identities": ("identity_id", "block_id")},
     "tools": {"agent_tools": ("tool_id", "agent_id")},
     "archives": {
@@ -82,17 +88,6 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "archive_tags": ("archive_id", "tag"),
         "memory_sources": ("owner_id", "ref, place"),
         "passage_tags": ("archive_id", "tag, seq"),
-    },
-    "graphs": {
-        "agent_graphs": ("graph_id", "agent_id"),
-        "memory_sources": ("owner_id", "ref, place"),
-        "fact_sources": ("graph_id", "first_seq, episode_seq"),
-        "facts": ("graph_id", "seq"),
-        "episodes": ("graph_id", "seq"),
-        "entity_names": ("graph_id", "name, seq"),
-        "entities": ("graph_id", "seq"),
-        "fact_rules": ("graph_id", "seq"),
-        "communities": ("graph_id", "seq"),
     },
 }
 """A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
@@ -113,12 +108,15 @@ PAGE = 20
 
 
 def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
-    """Delete a shared thing: hide it and remove its first rows, or all if they are few."""
+    """Delete a shared thing with the archives that are its own: hide it and remove its first rows, or all if they are
+    few."""
     name = f", {_UNIQUE_NAMES[table]} = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
     for root in feature_roots():
         if root.name == table and root.ends:
             db.run(root.ends, {"id": own})
+    archives = archive_columns(table)
+    owned = db.rows(f"SELECT {', '.join(archives)} FROM {table} WHERE id = :id", params)[0] if archives else ()
     keep_places(db, org_id, {own: {"number": db.rows(f"SELECT number FROM {table} WHERE id = :id", params)[0][0]}})
     db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
     if table == "archives":
@@ -129,14 +127,7 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
         )
         db.changed_scopes.update(row[0] for row in scopes)
     _remove_rows(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
-
-
-def delete_graph(db: Database, org_id: OrgId, graph_id: OwnId) -> None:
-    """Delete a graph with the archives of its texts: hide them and remove their first rows."""
-    sql = "SELECT fact_archive_id, entity_archive_id FROM graphs WHERE id = :id"
-    (archives,) = db.rows(sql, {"id": graph_id})
-    delete_shared(db, org_id, "graphs", graph_id)
-    for archive_id in archives:
+    for archive_id in owned:
         delete_shared(db, org_id, "archives", OwnId(archive_id))
 
 
@@ -235,17 +226,17 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     """Hide a deleted agent, the first step of its deletion."""
     params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
     db.run("UPDATE agents SET org_id = :deleted WHERE id = :agent_id", params)
-    graphs = db.rows(
-        "SELECT g.id FROM agent_graphs x JOIN graphs g ON g.id = x.graph_id WHERE x.agent_id = :agent_id"
-        " AND NOT EXISTS (SELECT 1 FROM agent_graphs y WHERE y.graph_id = x.graph_id AND y.agent_id <> :agent_id)",
-        params,
-    )
-    for (graph_id,) in graphs:
-        delete_graph(db, org_id, OwnId(graph_id))
     for root in feature_roots():
-        owned = f"SELECT id FROM {root.name} WHERE {root.owner} = :agent_id AND org_id = :org_id"
-        for (id_,) in db.rows(owned, params) if root.owner else ():
-            delete_shared(db, org_id, root.name, OwnId(id_))
+        ways = [f"t.{root.owner} = :agent_id"] if root.owner else []
+        if root.ends_with_agents:
+            links = root.of_agents[0]
+            ways.append(
+                f"t.id IN (SELECT x.{root.key} FROM {links} x WHERE x.agent_id = :agent_id) AND NOT EXISTS"
+                f" (SELECT 1 FROM {links} x WHERE x.{root.key} = t.id AND x.agent_id <> :agent_id)"
+            )
+        for way in ways:
+            for (id_,) in db.rows(f"SELECT t.id FROM {root.name} t WHERE {BY_ID.format('t.')} AND {way}", params):
+                delete_shared(db, org_id, root.name, OwnId(id_))
     # The blocks of its conversations are nobody else's, unless an agent was given one.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"

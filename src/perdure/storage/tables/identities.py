@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from perdure.core.agents import AgentFilter, Identity, IdentityFilter
 from perdure.core.blocks import BlockFilter
-from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import RowFormat, insert_into, stored_key
@@ -62,39 +62,29 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
     def attach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        self._run(
-            f"{insert_into('agent_identities', 'agent_id, identity_id')} ON CONFLICT DO NOTHING",
-            agent_id=own,
-            identity_id=self._own(identity_id),
-        )
+        sql = f"{insert_into('agent_identities', 'agent_id, identity_id')} ON CONFLICT DO NOTHING"
+        self._run(sql, agent_id=own, identity_id=self._own(identity_id))
         self._limits.check("identities_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Raises: NotFound: there is no such agent, or it does not have the identity."""
-        if not self._run_counted(
-            f"DELETE FROM agent_identities WHERE agent_id = :agent_id AND identity_id = :identity_id AND {OWN_AGENT}",
-            agent_id=agent_id,
-            identity_id=self._own(identity_id),
-        ):
-            raise NotFound("identity of this agent", identity_id)
+        where = f"agent_id = :agent_id AND identity_id = :identity_id AND {OWN_AGENT}"
+        sql = f"DELETE FROM agent_identities WHERE {where}"
+        link = {"agent_id": agent_id, "identity_id": self._own(identity_id)}
+        self._change_one("identity of this agent", identity_id, sql, **link)
 
     def attach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound."""
-        self._run(
-            f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING",
-            block_id=own_row(self._db, self._org_id, "block", "blocks", block_id),
-            identity_id=self._own(identity_id),
-        )
+        own = own_row(self._db, self._org_id, "block", "blocks", block_id)
+        sql = f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING"
+        self._run(sql, block_id=own, identity_id=self._own(identity_id))
 
     def detach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Raises: NotFound: the block does not have the identity."""
-        if not self._run_counted(
-            "DELETE FROM block_identities WHERE block_id = :block_id AND identity_id = :identity_id"
-            " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
-            block_id=block_id,
-            identity_id=self._own(identity_id),
-        ):
-            raise NotFound("identity of this block", identity_id)
+        own = "EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)"
+        sql = f"DELETE FROM block_identities WHERE block_id = :block_id AND identity_id = :identity_id AND {own}"
+        link = {"block_id": block_id, "identity_id": self._own(identity_id)}
+        self._change_one("identity of this block", identity_id, sql, **link)
 
     def _own(self, identity_id: IdentityId) -> OwnId:
         """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from perdure.core.errors import LeaseLost
-from perdure.storage.database.row_format import RowFormat, assignments, iso
+from perdure.storage.database.row_format import RowFormat, assignments, iso, storable
 from perdure.storage.tables.table import Table
 
 T = TypeVar("T")
@@ -29,6 +28,7 @@ class LeasedTable(Table, Generic[T]):
     _key: ClassVar[str]  # the columns of a row's key
     _own: ClassVar[str]  # the condition of one row, by the columns of its key
     _own_of: ClassVar[str]  # the condition that a row `r` belongs to the organisation
+    _oldest: ClassVar[str]  # the condition that no row stands before `r`, which may use the index `{unended}`
 
     def keep_lease(self, row: T, *, until: datetime | None = None) -> T:
         """Check that the row's lease still holds, and extend it to `until` if given; no other process can claim it
@@ -49,15 +49,12 @@ class LeasedTable(Table, Generic[T]):
             raise LeaseLost(f"{self._table}: number {seq} of {owner_id} is no longer held by {owner} ({number})")
         return found[0]
 
-    def _claim(
-        self, key: Mapping[str, Any], oldest: str, *, owner: str, at: datetime, until: datetime, dead_owner: str | None
+    def claim(
+        self, key: tuple[str, int], *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> T | None:
-        """Claim a row under a new lease. None: it has ended, another one `r` is older, or another lease holds.
-
-        Args:
-            oldest: the condition that no row stands before `r`.
-            dead_owner: a process known to be dead, whose lease does not count.
-        """
+        """Claim a row under a new lease of `owner`. None: it has ended, another one stands before it, or another lease
+        holds. `dead_owner`: a process known to be dead, whose lease does not count."""
+        oldest = self._oldest.format(unended=self._db.by_index(f"{self._table}_unended"))
         return self._one(
             self._format,
             f"UPDATE {self._table} AS r SET status = 'running', lease_owner = :owner, lease_number = lease_number + 1,"
@@ -69,7 +66,7 @@ class LeasedTable(Table, Generic[T]):
             at=iso(at),
             until=iso(until),
             dead_owner=dead_owner or "",
-            **key,
+            **self._params(key),
         )
 
     def release(self, owner: str, *, queued: bool = False) -> int:
@@ -81,10 +78,13 @@ class LeasedTable(Table, Generic[T]):
             owner=owner,
         )
 
-    def _request_cancel(self, key: Mapping[str, Any]) -> bool:
+    def request_cancel(self, key: tuple[str, int]) -> bool:
         """Request the end of a row. Whether it was unended and had no such request yet."""
         sql = f"UPDATE {self._table} SET cancel_requested = 1 WHERE {self._own} AND cancel_requested = 0 AND {UNENDED}"
-        return bool(self._run_counted(sql, **key))
+        return bool(self._run_counted(sql, **self._params(key)))
+
+    def _params(self, key: tuple[str, int]) -> dict[str, str | int]:
+        return dict(zip(self._key.split(", "), (storable(key[0]), key[1]), strict=True))
 
     def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "") -> T | None:
         """Store why a row ends, with further columns of it, and release it; None: it had ended already."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import NotFound, StoreDamaged
+from perdure.core.features import feature_roots
 from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, run_of
 from perdure.core.messages import (
     Message,
@@ -31,7 +32,7 @@ _UNREADABLE = f"the store is damaged: a message in it can't be read: {row_format
 _KINDS = " OR ".join(f"id LIKE '{kind}-%'" for kind in ("run", "step", "message", "passage", "fact", "entity"))
 _OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows are removed
     f"EXISTS (SELECT 1 FROM {table} o WHERE o.id = ids.owner_id AND o.org_id = :org_id)"
-    for table in ("agents", "archives", "graphs")
+    for table in ("agents", "archives", *(root.name for root in feature_roots() if root.with_ids))
 )
 
 

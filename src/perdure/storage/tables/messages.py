@@ -18,6 +18,7 @@ from typing import Any
 from perdure.core.blocks import Author
 from perdure.core.conversations import ConversationKey, ConversationState
 from perdure.core.errors import NotFound
+from perdure.core.features import find_features
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId, run_of
 from perdure.core.messages import (
     HISTORY_KINDS,
@@ -70,6 +71,8 @@ WAITING_ROWS = 8
 """The index takes an agent's waiting rows at every multiple of this number."""
 WAITING_CHARS = 1_000
 """Longer messages, in their stored form, don't wait: each search splits the waiting ones into words."""
+
+_GRAPH = next((one.has["graph"] for one in find_features() if "graph" in one.has), "NULL")
 
 
 class Messages(Table):
@@ -292,7 +295,7 @@ class Messages(Table):
         rows = self._rows(
             "SELECT a.id, a.number, a.words_seq, a.message_seq, a.message_count,"
             f" EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = a.id AND x.agent_{among}),"
-            f" (SELECT g.graph_id FROM agent_graphs g WHERE g.agent_id = a.id AND g.agent_{among})"
+            f" {_GRAPH.format(agent=f'a.id AND h.agent_{among}')}"
             f" FROM agents a WHERE a.{among} AND {BY_ID.format('a.')}",
             **among.params,
         )

@@ -56,33 +56,17 @@ class Nodes(Table):
         """
         if not seqs:
             return []
-        rows = self._rows(
-            "SELECT seq, from_message_seq, upto_message_seq FROM summary_nodes WHERE agent_id = :agent_id"
-            " AND conversation_seq = :conversation AND from_message_seq <= :last AND upto_message_seq >= :first"
-            f" AND {OWN_AGENT} ORDER BY seq",
-            agent_id=agent_id,
-            conversation=conversation_seq,
-            first=seqs[0],
-            last=seqs[-1],
-        )
-        behind = [int(seq) for seq, first, last in rows if _has_one(seqs, first, last)]
-        return self.list_by_seqs(agent_id, conversation_seq, behind)
+        where = "from_message_seq <= :last AND upto_message_seq >= :first ORDER BY seq"
+        nodes = self._read(where, agent_id, conversation_seq, first=seqs[0], last=seqs[-1])
+        return [node for node in nodes if _has_one(seqs, node.from_message_seq, node.upto_message_seq)]
 
     def list_copies(self, node: SummaryNode) -> Sequence[SummaryNode]:
         """The copies of a node in conversations that were forked from its own."""
-        return self._all(
-            _NODE,
-            f"SELECT {_NODE.columns} FROM summary_nodes WHERE agent_id = :agent_id"
-            " AND conversation_seq > :conversation AND level = :level AND from_message_seq = :first"
-            f" AND upto_message_seq = :last AND created_at = :created_at AND children = '[]' AND {OWN_AGENT}"
-            " ORDER BY conversation_seq, seq",
-            agent_id=node.agent_id,
-            conversation=node.conversation_seq,
-            level=node.level,
-            first=node.from_message_seq,
-            last=node.upto_message_seq,
-            created_at=iso(node.created_at),
-        )
+        same = _NODE.params(node, "agent_id, level, from_message_seq, upto_message_seq, created_at")
+        where = f"{' AND '.join(f'{name} = :{name}' for name in same)} AND conversation_seq > :conversation"
+        sql = f"SELECT {_NODE.columns} FROM summary_nodes WHERE {where} AND children = '[]' AND {OWN_AGENT}"
+        order = "ORDER BY conversation_seq, seq"
+        return self._all(_NODE, f"{sql} {order}", conversation=node.conversation_seq, **same)
 
     def list_by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes with these numbers that exist, in the order of `seqs`."""

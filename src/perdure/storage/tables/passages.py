@@ -341,51 +341,33 @@ class Passages(Table):
 
     def list_merged(self, archive_id: ArchiveId, into: PassageId) -> Sequence[Passage]:
         """The archived near-duplicates of a passage, in order."""
-        found = self._read(
-            "p.archive_id = :archive_id AND p.state <> 'active' AND p.state = 'archived' AND p.state_origin LIKE :into"
-            " ORDER BY p.seq",
-            archive_id=archive_id,
-            into=f"%{into}%",
-        )
+        archived = "p.state <> 'active' AND p.state = 'archived' AND p.state_origin LIKE :into"
+        where = f"p.archive_id = :archive_id AND {archived} ORDER BY p.seq"
+        found = self._read(where, archive_id=archive_id, into=f"%{into}%")
         return [passage for passage in found if passage.state_origin.get("into") == into]
 
     def _has_state(self, archive_id: ArchiveId, state: PassageState) -> bool:
         """Whether a passage of the archive has this state, which is not `active`."""
-        return bool(
-            self._rows(
-                f"SELECT 1 FROM passages WHERE archive_id = :archive_id AND {OWN_ARCHIVE} AND state <> 'active'"
-                " AND state = :state LIMIT 1",
-                archive_id=archive_id,
-                state=state,
-            )
-        )
+        where = f"archive_id = :archive_id AND {OWN_ARCHIVE} AND state <> 'active' AND state = :state"
+        return bool(self._rows(f"SELECT 1 FROM passages WHERE {where} LIMIT 1", archive_id=archive_id, state=state))
 
     def _count(self, archive_id: ArchiveId, seqs: Sequence[int], column: str) -> None:
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        self._run(
-            f"UPDATE passages SET {column} = {column} + 1 WHERE archive_id = :archive_id AND {condition}"
-            f" AND {OWN_ARCHIVE}",
-            archive_id=archive_id,
-            **params,
-        )
+        where = f"archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}"
+        self._run(f"UPDATE passages SET {column} = {column} + 1 WHERE {where}", archive_id=archive_id, **params)
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
         """The numbers of all passages that match the filter, in order."""
         if len(where.tags) == 1 and replace(where, tags=()).matches_all:
-            rows = self._rows(
-                "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
-                f" AND {OWN_ARCHIVE} ORDER BY t.seq",
-                archive_id=archive_id,
-                tag=row_format.storable(where.tags[0]),
-            )
-        else:
-            rows = self._matching(archive_id, where, "p.seq")
-        return [row[0] for row in rows]
+            tagged = f"t.archive_id = :archive_id AND t.tag = :tag AND {OWN_ARCHIVE}"
+            sql = f"SELECT t.seq FROM passage_tags t WHERE {tagged} ORDER BY t.seq"
+            rows = self._rows(sql, archive_id=archive_id, tag=row_format.storable(where.tags[0]))
+            return [row[0] for row in rows]
+        return self._matching(archive_id, where, "p.seq")
 
     def latest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[int]:
         """The numbers of the matching passages with the latest `occurred_at`, latest first."""
-        rows = self._matching(archive_id, where, "p.occurred_at DESC, p.seq DESC LIMIT :limit", limit=limit)
-        return [row[0] for row in rows]
+        return self._matching(archive_id, where, "p.occurred_at DESC, p.seq DESC LIMIT :limit", limit=limit)
 
     def list_by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         """The passages with these numbers that exist, in the order of `seqs`."""
@@ -394,18 +376,12 @@ class Passages(Table):
         by_seq = {passage.seq: passage for passage in passages}
         return [by_seq[seq] for seq in seqs if seq in by_seq]
 
-    def _matching(
-        self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int
-    ) -> Sequence[row_format.Row]:
+    def _matching(self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int) -> Sequence[int]:
         """The numbers of the passages that match a filter, in this order."""
         conditions = _conditions(where)
-        return self._rows(
-            f"SELECT p.seq FROM passages p WHERE p.archive_id = :archive_id AND {OWN_ARCHIVE} AND {conditions}"
-            f" ORDER BY {order}",
-            archive_id=archive_id,
-            **params,
-            **conditions.params,
-        )
+        of_archive = f"p.archive_id = :archive_id AND {OWN_ARCHIVE}"
+        sql = f"SELECT p.seq FROM passages p WHERE {of_archive} AND {conditions} ORDER BY {order}"
+        return [row[0] for row in self._rows(sql, archive_id=archive_id, **params, **conditions.params)]
 
     def _read(self, where: str, **params: Any) -> Sequence[Passage]:
         self._db.lock("archives", params["archive_id"])

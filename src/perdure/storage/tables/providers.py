@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.errors import AlreadyExists
 from perdure.core.ids import ProviderId
 from perdure.core.models import ModelProvider, ProviderFilter
 from perdure.storage.database import row_format
@@ -50,8 +50,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         """Raises: NotFound."""
         keep_places(self._db, self._org_id, {provider_id: {"number": self.get(provider_id).number}})
         sql = "DELETE FROM providers WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, id=row_format.storable(provider_id)):
-            raise NotFound("provider", provider_id)
+        self._change_one("provider", provider_id, sql, id=row_format.storable(provider_id))
         self._db.signal("providers")
 
     def list_traits(self) -> Mapping[str, Mapping[str, Any]]:

@@ -87,6 +87,7 @@ _OF_CONVERSATION = (
 
 class Runs(LeasedTable[Run]):
     _table, _format, _key, _own, _own_of = "runs", _RUN, "agent_id, seq", _OWN_RUN, _OWN_RUN_OF_R
+    _oldest = _OLDEST.replace("{agent}", ":agent_id")
 
     def add(
         self,
@@ -218,14 +219,6 @@ class Runs(LeasedTable[Run]):
         sql = f"r.{UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
         return self._read(sql, at=free_at and row_format.iso(free_at), limit=limit)
 
-    def claim(
-        self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
-    ) -> Run | None:
-        """Claim a run under a new lease of `owner`. None: it has ended, is not the oldest of its conversation, or
-        another lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
-        oldest = _OLDEST.format(agent=":agent_id", unended=self._db.by_index("runs_unended"))
-        return self._claim(key._asdict(), oldest, owner=owner, at=at, until=until, dead_owner=dead_owner)
-
     def give_back(self, key: RunKey, owner: str) -> bool:
         """Release one run, if this owner has claimed it; whether it had."""
         self._db.signal("runs")
@@ -288,10 +281,6 @@ class Runs(LeasedTable[Run]):
         """The set of client tools with this digest; empty if there is none."""
         sql = f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}"
         return list(row_format.load(self._value(sql, agent_id=agent_id, digest=digest) or "[]"))
-
-    def request_cancel(self, key: RunKey) -> bool:
-        """Request a run's end. Whether the run was unended and had no such request yet."""
-        return self._request_cancel(key._asdict())
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
         """Replace the hooks' context that waits for the run's next request."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import SandboxId, VariableId
+from perdure.core.ids import OrgId, SandboxId, VariableId
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Secret, Variable
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first
@@ -65,11 +65,16 @@ class Secrets(Table):
             _SECRET, sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name), limit=limit
         )
 
+    def organisations(self) -> Sequence[OrgId]:
+        """The ids of all organisations that are not being removed."""
+        rows = self._db.rows("SELECT id FROM organisations WHERE deleted_at IS NULL ORDER BY number, id", {})
+        return [OrgId(one) for (one,) in rows]
+
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"
-        if not self._run_counted(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name)):
-            raise NotFound("secret", name)
+        key = {"agent_id": row_format.storable(owner_id), "name": row_format.storable(name)}
+        self._change_one("secret", name, sql, **key)
 
 
 class SandboxTable(Table):
@@ -128,5 +133,4 @@ class SandboxTable(Table):
     def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
         sql = "DELETE FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, id=row_format.storable(variable_id)):
-            raise NotFound("variable", variable_id)
+        self._change_one("variable", variable_id, sql, id=row_format.storable(variable_id))

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.features import find_features
+from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId
 from perdure.core.messages import Draft
 from perdure.core.sources import MemoryWrite, MessageSource, Source, WriteSource
@@ -19,12 +19,14 @@ from perdure.storage.tables.table import OWN_AGENT, Table, own_agent, parts
 
 _WRITE = "owner_id, ref, place, kind, label, name, message_ids, agent_id, run_id, message_id, created_at, reverted_by"
 
-_KINDS = {"agent_blocks": "block", "conversation_blocks": "block", "agent_archives": "archive", "agent_graphs": "graph"}
+_OF_FEATURES = {table: root.key for root in feature_roots() if root.has_sources for table in root.of_agents}
+_KEYS = {"agent_blocks": "block_id", "conversation_blocks": "block_id", "agent_archives": "archive_id", **_OF_FEATURES}
 OWNERS = " UNION ".join(
-    f"SELECT o.id FROM {links} x JOIN {kind}s o ON o.id = x.{kind}_id WHERE x.agent_id = {{agent}}{{own}}"
-    for links, kind in _KINDS.items()
+    f"SELECT o.id FROM {links} x JOIN {key.removesuffix('_id')}s o ON o.id = x.{key}"
+    " WHERE x.agent_id = {agent}{own}"
+    for links, key in _KEYS.items()
 )
-"""The blocks, archives and graphs of an agent, whose writes its sources are of."""
+"""The blocks, archives and the like of an agent, whose writes its sources are of."""
 
 _MORE_OWNERS = [(kind, *sql) for feature in find_features() for kind, sql in feature.text_owners.items()]
 _UNION = " UNION SELECT '{}', x.id FROM ({}) x WHERE {}"
@@ -35,7 +37,11 @@ _ENTERED = (
     " AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
     f" OR NOT {reset_pending('m')}) AND {OWN_AGENT}"
 )
-_OF_CONVERSATION = _ENTERED.format(first="message_sources s", then="messages m")
+# In the order of the index, or all would be sorted.
+_NEWEST = (
+    f"{_ENTERED.format(first='message_sources s', then='messages m')} AND s.conversation_seq = :conversation_seq"
+    " AND s.seq >= :from_seq AND s.seq < :before_seq ORDER BY s.seq DESC, s.place DESC LIMIT :limit"
+)
 _OF_MESSAGES = _ENTERED.format(first="messages m", then="message_sources s")
 """What messages of an agent that were neither removed nor reset brought. SQLite keeps to the order of a cross join, and
 would else read all sources of the agent."""
@@ -109,48 +115,28 @@ class Sources(Table):
 
     def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
         """The first free place of what a message's request brought, behind what it brought itself."""
-        rows = self._rows(
-            "SELECT MAX(place) FROM message_sources WHERE agent_id = :agent_id AND seq = :seq"
-            " AND conversation_seq = :conversation_seq",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            seq=seq,
-        )
-        return max(1_000, 1 + (rows[0][0] or 0))
+        key = {"agent_id": agent_id, "conversation_seq": conversation_seq, "seq": seq}
+        return max(1_000, self._next("message_sources", "place", **key))
 
     def list_by_conversation(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int = 0, before_seq: int, limit: int = 1_000
     ) -> Sequence[MessageSource]:
         """What messages between two numbers, the last excluded, brought into a conversation; the newest `limit`, the
         oldest first. Messages that were removed or reset count no more."""
-        where = "s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
-        found = self._messages(  # in the order of the index, or all would be sorted
-            f"{_OF_CONVERSATION} AND {where} ORDER BY s.seq DESC, s.place DESC LIMIT :limit",
-            agent_id,
-            conversation_seq=conversation_seq,
-            from_seq=from_seq,
-            before_seq=before_seq,
-            limit=limit,
-        )
-        return found[::-1]
+        place = {"conversation_seq": conversation_seq, "from_seq": from_seq, "before_seq": before_seq}
+        return self._messages(_NEWEST, agent_id, limit=limit, **place)[::-1]
 
     def list_first(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
     ) -> Mapping[Source, int] | None:
         """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
         excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
-        rows = self._rows(
-            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION}"
-            " AND s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
-            " ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
-            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            from_seq=from_seq,
-            before_seq=before_seq,
-            limit=limit + 1,
-            most=most + 1,
+        sql = (
+            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_NEWEST}) entered"
+            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most"
         )
+        place = {"conversation_seq": conversation_seq, "from_seq": from_seq, "before_seq": before_seq}
+        rows = self._rows(sql, agent_id=agent_id, limit=limit + 1, most=most + 1, **place)
         if len(rows) > most or sum(row[3] for row in rows) > limit:
             return None
         return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
@@ -191,14 +177,11 @@ class Sources(Table):
             f"SELECT y.agent_id FROM {links} x JOIN {links} y ON y.{column} = x.{column} WHERE x.agent_id = :agent_id"
             for links, column in (("agent_blocks", "block_id"), ("agent_archives", "archive_id"))
         )
-        rows = self._rows(
+        sql = (
             "SELECT d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id WHERE a.org_id = :org_id"
-            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}",
-            agent_id=agent_id,
-            but=but,
-            name=f'%"{name}"%',
+            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}"
         )
-        return [load(row[0]) for row in rows]
+        return [load(row[0]) for row in self._rows(sql, agent_id=agent_id, but=but, name=f'%"{name}"%')]
 
     def delete(self, owner_id: str, refs: Sequence[str]) -> None:
         """Remove the sources of writes whose text is gone. Raises: NotFound."""
@@ -207,7 +190,8 @@ class Sources(Table):
 
 def check_memory(db: Database, org_id: OrgId, owner_id: str) -> None:
     """Raises: NotFound: there is no such block, archive or graph."""
-    kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
+    kinds = (key.removesuffix("_id") for key in _KEYS.values())
+    kind = next((kind for kind in kinds if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
     own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
     if not kind or not db.rows(own, {"owner_id": storable(owner_id), "org_id": org_id}):
         raise NotFound("memory", owner_id)
@@ -252,8 +236,6 @@ class Owners(Table):
         """(table, id) of each block, archive and file that the agent has, its folders' included, of its graph with its
         archives, and of blocks that it once edited and nobody has."""
         own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
-        graph = f"FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE {own} AND a.agent_id = :agent_id"
-        graph += " AND g.org_id = :org_id"
         rows = self._rows(
             f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
             " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
@@ -262,22 +244,17 @@ class Owners(Table):
             " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
             " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
             f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
-            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)}"
-            f" UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
-            f" {graph} UNION SELECT 'archives', g.entity_archive_id {graph} ORDER BY 1, 2",
+            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)} ORDER BY 1, 2",
             agent_id=agent_id,
         )
         return [(row[0], row[1]) for row in rows]
 
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
-        """The agents that have this block, archive, file or graph."""
+        """The agents that have this block, this archive, or this thing of a feature."""
         sql = {
             "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
             " conversation_blocks WHERE block_id = :id",
-            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id"
-            " FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE :id IN (g.fact_archive_id,"
-            " g.entity_archive_id)",
-            "graphs": "SELECT agent_id FROM agent_graphs WHERE graph_id = :id",
+            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id",
         }
         more = [agents for kind, _, agents in _MORE_OWNERS if kind == table]
         found = " UNION ".join([sql[table], *more] if table in sql else more)

@@ -266,12 +266,7 @@ def _conditions(where: runs.StepFilter) -> Conditions:
 class Prefixes(Table):
     def add(self, prefix: runs.Prefix) -> runs.Prefix:
         """Add a prefix, and return it with its number. Raises: NotFound: no such agent."""
-        rows = self._rows(
-            "UPDATE agents SET prefix_seq = prefix_seq + 1 WHERE id = :id AND org_id = :org_id"
-            " RETURNING prefix_seq - 1",
-            id=prefix.agent_id,
-        )
-        prefix = replace(prefix, seq=int(first(rows, "agent", prefix.agent_id)[0]))
+        prefix = replace(prefix, seq=self._take("agents", "prefix_seq", prefix.agent_id, "agent"))
         self._run(row_format.insert_into("prefixes", _PREFIX.columns), **_PREFIX.params(prefix))
         return prefix
 

@@ -77,6 +77,11 @@ class Table:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
+    def _change_one(self, kind: str, id_: str, sql: str, /, **params: Any) -> None:
+        """Run a statement that changes a thing. Raises: NotFound: it changed none."""
+        if not self._run_counted(sql, **params):
+            raise NotFound(kind, id_)
+
     def _value(self, sql: str, /, **params: Any) -> Any:
         """The first value of the first row that a statement returns; None: it returns no row."""
         return next((row[0] for row in self._rows(sql, **params)), None)
@@ -85,6 +90,12 @@ class Table:
         """The number behind the last one of the rows with this key, from 1."""
         where = " AND ".join(f"{name} = :{name}" for name in key)
         return int(self._value(f"SELECT COALESCE(MAX({column}), 0) + 1 FROM {table} WHERE {where}", **key))
+
+    def _take(self, table: str, column: str, id_: str, kind: str, count: int = 1) -> int:
+        """Take the next numbers that a thing gives out, and return the first of them. Raises: NotFound."""
+        taken = f"UPDATE {table} SET {column} = {column} + :count WHERE id = :id AND org_id = :org_id"
+        rows = self._rows(f"{taken} RETURNING {column} - :count", id=storable(id_), count=count)
+        return int(first(rows, kind, id_)[0])
 
     def _set(self, table: str, key: Mapping[str, Any], own: str = OWN_AGENT, /, **values: Any) -> None:
         """Set these columns of the row with this key, if it is the organisation's."""
@@ -168,8 +179,7 @@ class NounTable(Table, Generic[T]):
         """Update these columns of a row. Raises: NotFound."""
         params = self._format.params(thing, f"id, {columns}")
         sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **params):
-            raise NotFound(self._kind, params["id"])
+        self._change_one(self._kind, params["id"], sql, **params)
 
 
 class NumberedTable(NounTable[T]):

@@ -20,7 +20,7 @@ from perdure.storage.database.row_format import ChecksumColumns, Row, load, stor
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
-from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_graph, delete_shared, unfinished_deletes
+from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_shared, unfinished_deletes
 from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows, reset_pending
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
@@ -41,7 +41,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 _REST = (
     *("providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
     *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
-    *(table.name for table in feature_org_tables() if not table.of),
+    *(table.name for table in feature_org_tables() if not (table.of or table.is_own)),
 )
 """What is left after everything that has parts."""
 
@@ -147,9 +147,6 @@ class Upkeep(Table):
             return True
         if agent_id := self._first_id("agents"):
             Agents(db, org_id).delete(AgentId(agent_id))
-            return True
-        if graph_id := self._first_id("graphs"):
-            delete_graph(db, org_id, OwnId(graph_id))
             return True
         for table in _SHARED:
             if id_ := self._first_id(table):

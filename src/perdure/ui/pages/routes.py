@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.server.access.session import COOKIE, SESSION_S, Sessions
+from perdure.server.access.gate import Gate
+from perdure.server.access.session import COOKIE, SESSION_S
 from perdure.ui.pages import changes, chat, connections, context, data, home, memory, runs, search, settings, tools
 from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 
@@ -55,10 +56,10 @@ def _static_names() -> frozenset[str]:
 
 async def sign_in(request: Request) -> Response:
     """Exchange the token of a link for a cookie, or show the form that asks for the key."""
-    sessions: Sessions = request.app.state.sessions
+    gate: Gate = request.app.state.gate
     token = request.query_params.get("token")
-    cookie = None if token is None else await sessions.redeem(token)
-    problem = token is not None and cookie is None and sessions.needed
+    cookie = None if token is None else await gate.sessions.redeem(token)
+    problem = token is not None and cookie is None and gate.needed
     answer = _form(request, 200, problem=problem, signed_in=cookie is not None)
     if cookie is not None:
         _set_cookie(answer, cookie, request)
@@ -67,17 +68,17 @@ async def sign_in(request: Request) -> Response:
 
 async def sign_in_by_key(request: Request) -> Response:
     """Exchange the API key for a cookie."""
-    sessions: Sessions = request.app.state.sessions
+    gate: Gate = request.app.state.gate
     source = request.client.host if request.client is not None else ""
-    if wait_s := sessions.guesses.wait_s(source):
+    if wait_s := gate.sessions.guesses.wait_s(source):
         answer = _form(request, 429, problem=True, wait_s=wait_s)
         answer.headers["retry-after"] = str(wait_s)
         return answer
-    cookie = await sessions.sign_in((await form_of(request)).get("key", ""))
+    cookie = await gate.sessions.sign_in((await form_of(request)).get("key", ""))
     if cookie is None:
-        sessions.guesses.note(source)
+        gate.sessions.guesses.note(source)
         return _form(request, 401, problem=True)
-    sessions.guesses.forget(source)
+    gate.sessions.guesses.forget(source)
     answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})
     _set_cookie(answer, cookie, request)
     return answer
@@ -85,7 +86,7 @@ async def sign_in_by_key(request: Request) -> Response:
 
 def _form(request: Request, status: int, *, problem: bool, signed_in: bool = False, wait_s: int = 0) -> Response:
     """The page that asks for the key."""
-    own_key = request.app.state.sessions.has_own_key
+    own_key = request.app.state.gate.sessions.has_own_key
     data = {"problem": problem, "signed_in": signed_in, "own_key": own_key, "wait_s": wait_s}
     return html("sign_in.html", data, request, status=status)
 

@@ -72,17 +72,14 @@ def valid_entities(batch: ReadBatch, extraction: Extraction, dropped: Counter[st
             valid.append(_build(batch, one, extraction, dropped))
     dropped["too many entities"] += max(0, len(extraction.entities) - ENTITIES_MAX)
     valid = _with_speakers(batch, valid)
-    items: list[NewEntity] = []
+    by_name: dict[str, NewEntity] = {}
     ambiguous = set()
     for entity in valid:
-        twin = next((other for other in items if name_key(other.name) == name_key(entity.name)), None)
-        if twin is None:
-            items.append(entity)
-        elif twin.known != entity.known:
-            ambiguous.add(name_key(entity.name))
-    places: dict[str, int] = {}
-    for place, entity in enumerate(items):
-        places.setdefault(name_key(entity.name), place)
+        key = name_key(entity.name)
+        if by_name.setdefault(key, entity).known != entity.known:
+            ambiguous.add(key)
+    items = list(by_name.values())
+    places = {key: place for place, key in enumerate(by_name)}
     for place, entity in enumerate(items):
         for alias in entity.aliases:
             places.setdefault(name_key(alias), place)

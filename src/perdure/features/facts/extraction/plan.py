@@ -70,10 +70,7 @@ def plan_extraction(batch: ReadBatch, extraction: Extraction) -> FactPlan:
         for place, one in enumerate(draft.entities.items)
         if one.known or (one.is_new_name and not draft.facts)  # without any fact a new name is kept by itself
     }
-    plan = FactPlan(
-        entities=draft.entities.items, dropped={reason: count for reason, count in dropped.items() if count}
-    )
-    return with_facts(plan, draft.facts, used)
+    return with_facts(FactPlan(entities=draft.entities.items, dropped=+dropped), draft.facts, used)
 
 
 class _Draft:

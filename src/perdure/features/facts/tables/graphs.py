@@ -9,7 +9,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.features.facts.values.facts import FactRule, Graph, GraphCounts
 from perdure.storage.database import row_format
-from perdure.storage.tables.deleted import delete_graph
+from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_AGENT, NounTable, OwnId, first, lock_numbers, next_number, own_agent
 
 _GRAPH = row_format.RowFormat(Graph, {row_format.TEXT: "id"})
@@ -71,7 +71,7 @@ class Graphs(NounTable[Graph]):
         graph = self.get(graph_id)
         if agents := self.list_agents(graph_id, limit=1):
             raise InvalidInput(f"{graph_id} is the graph of {agents[0]}: give the agent another one, or delete it")
-        delete_graph(self._db, self._org_id, OwnId(graph.id))
+        delete_shared(self._db, self._org_id, "graphs", OwnId(graph.id))
 
     def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
         """Give the agent this graph in place of the one that it had. Raises: NotFound."""
@@ -87,6 +87,11 @@ class Graphs(NounTable[Graph]):
     def list_agents(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[AgentId]:
         """The ids of the agents that have it, in order."""
         return self._agents_of("agent_graphs", "graph_id", OWN_GRAPH, graph_id, limit)
+
+    def newest_of_people(self, graph_id: GraphId) -> int:
+        """The number of the newest version of a fact that a person wrote; 0: none did."""
+        rows = self._rows("SELECT person_seq FROM graphs WHERE id = :id AND org_id = :org_id", id=graph_id)
+        return int(rows[0][0]) if rows else 0
 
     def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> tuple[int, int]:
         """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first, and the graph's version.

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.context.sections.envelopes import envelope
 from perdure.core.agents import Agent
-from perdure.core.conversations import GRAPH_KEY
+from perdure.core.conversations import GRAPH_KEY, ConversationState
 from perdure.core.ids import GraphId
 from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
@@ -70,6 +70,14 @@ def build_fact_deltas(
         return ()
     hint = "search_facts finds the others" if more else None
     return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
+
+
+def graph_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
+    """The agent's graph -> the newest version of a fact that a person wrote; empty: none."""
+    if (graph_id := opening.has.get("graph")) is None:
+        return {}
+    version = tx.of(Graphs).newest_of_people(graph_id)
+    return {graph_id: version} if version else {}
 
 
 def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from perdure import AsyncPerdure, Settings
-from perdure.core.access.values import LOCAL, SCOPES, Principal
 from perdure.core.ids import PREFIXES, OrgId
-from perdure.library.access import Access
-from perdure.server.access.gate import Gate
+from perdure.core.incoming.principals import LOCAL, SCOPES, Principal
+from perdure.features.access.gate import StoreGate
+from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
 from perdure.server.serving.app import Api, build_document, create_app
 from perdure.server.serving.guards import OPEN_PATHS
@@ -67,7 +67,7 @@ class World:
     http: httpx.AsyncClient
     library: AsyncPerdure
     clock: FakeClock
-    gate: Gate
+    gate: StoreGate
     keys: dict[str, str]
 
     def client(self, key: str) -> httpx.AsyncClient:

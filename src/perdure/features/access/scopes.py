@@ -1,7 +1,7 @@
-"""The scope that each request needs, by its method and path: one table for routes and pages; and what refuses others.
+"""The scope that each request needs, by its method and path: one table for routes and pages.
 
 The first rule that fits decides. A path that no rule names is for administrators only, and
-`tests/server/test_access_matrix.py` fails when a route or page has none.
+`tests/features/access/test_access_matrix.py` fails when a route or page has none.
 """
 
 from __future__ import annotations
@@ -10,28 +10,16 @@ import functools
 import re
 from dataclasses import dataclass
 
-from perdure.core.access.values import Scope
-from perdure.core.errors import PerdureError
+from perdure.core.incoming.principals import Scope
+from perdure.server.serving.guards import PAGES
 
 GET = "GET HEAD OPTIONS"
 ANY = "GET HEAD OPTIONS POST PUT PATCH DELETE"
 WRITE = "POST PUT PATCH DELETE"
 
 
-class Refusal(Exception):
-    """The answer to a request that is not passed on: its status, text and headers. The guard sends it."""
-
-    def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers
-
-
-class ScopeTooSmall(PerdureError):
-    """The key may use the route, but not for this. Nothing was written."""
-
-
 @dataclass(frozen=True)
-class Rule:
+class ScopeRule:
     """What requests with one of these methods need, on paths of this form: `*` is one segment, `**` any number.
 
     Args:
@@ -53,8 +41,8 @@ class Rule:
         return re.compile("".join(parts))
 
 
-def _rules() -> list[Rule]:
-    administration = [Rule(ANY, f"/v1/{noun}/**", "admin") for noun in ("organizations", "users", "keys", "audit")]
+def _rules() -> list[ScopeRule]:
+    administration = [ScopeRule(ANY, f"/v1/{noun}/**", "admin") for noun in ("organizations", "users", "keys", "audit")]
     searches = [
         *("/v1/messages/search", "/v1/passages/search", "/v1/tools/search", "/v1/recall", "/v1/agents/*/recall"),
         *("/v1/agents/*/mentions", "/v1/runs/*/stream", "/v1/agents/*/messages/preview-raw-payload"),
@@ -87,38 +75,35 @@ def _rules() -> list[Rule]:
     read += ["recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
     return [
         *administration,
-        Rule(ANY, "/metrics", "admin", whole_server=True),
-        Rule(GET, "/openapi.json", "read-only"),
-        Rule(GET, "/docs", "read-only"),
-        *(Rule("POST", path, "read-only") for path in searches),
-        *(Rule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
-        Rule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),
-        Rule(WRITE, "/v1/providers/**", "admin", audited=True),
-        Rule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
-        Rule(WRITE, "/v1/facts/settings", "builder", audited=True),
-        *(Rule(methods, path, "user", audited=True) for methods, path in changes),
-        *(Rule(WRITE, path, "user") for path in talks),
-        *(Rule(WRITE, path, "user", audited=True) for path in memory),
-        *(Rule(WRITE, f"/v1/{noun}/**", "builder", audited=True) for noun in built),
+        ScopeRule(ANY, "/metrics", "admin", whole_server=True),
+        ScopeRule(GET, "/openapi.json", "read-only"),
+        ScopeRule(GET, "/docs", "read-only"),
+        *(ScopeRule("POST", path, "read-only") for path in searches),
+        *(ScopeRule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
+        ScopeRule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),
+        ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
+        ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
+        ScopeRule(WRITE, "/v1/facts/settings", "builder", audited=True),
+        *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
+        *(ScopeRule(WRITE, path, "user") for path in talks),
+        *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),
+        *(ScopeRule(WRITE, f"/v1/{noun}/**", "builder", audited=True) for noun in built),
         # The dashboard.
-        Rule(ANY, "/settings/**", "admin"),
-        Rule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
-        *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
-        Rule(WRITE, "/connections/local/**", "admin", audited=True, whole_server=True),
-        Rule(WRITE, "/connections/**", "admin", audited=True),
-        Rule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
-        Rule(WRITE, "/approvals", "user", audited=True),
-        *(Rule("POST", path, "user", audited=True) for path in ("/agents/*/fork", "/runs/*/fork")),
-        *(Rule(WRITE, path, "user") for path in ("/runs/**", "/search")),
-        *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "stop", "answers")),
-        *(Rule(WRITE, f"/agents/*/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
-        *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
-        *(Rule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
+        ScopeRule(ANY, "/settings/**", "admin"),
+        ScopeRule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
+        *(ScopeRule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
+        ScopeRule(WRITE, "/connections/local/**", "admin", audited=True, whole_server=True),
+        ScopeRule(WRITE, "/connections/**", "admin", audited=True),
+        ScopeRule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
+        ScopeRule(WRITE, "/approvals", "user", audited=True),
+        *(ScopeRule("POST", path, "user", audited=True) for path in ("/agents/*/fork", "/runs/*/fork")),
+        *(ScopeRule(WRITE, path, "user") for path in ("/runs/**", "/search")),
+        *(ScopeRule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "stop", "answers")),
+        *(ScopeRule(WRITE, f"/agents/*/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
+        *(ScopeRule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
+        *(ScopeRule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
     ]
 
-
-PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events", "groups", "why")
-"""The first segments of the paths of the dashboard's pages, but for the settings."""
 
 _MEMORY_PAGES = ("memory", "facts", "forget", "sources")
 _BUILT_IN_MEMORY = (
@@ -130,7 +115,7 @@ _BUILT_IN_MEMORY = (
 RULES = tuple(_rules())
 
 
-def rule_of(method: str, path: str) -> Rule | None:
+def rule_of(method: str, path: str) -> ScopeRule | None:
     """The rule of a request; None: no rule names it."""
     return _rule(method, without_ids(path).rstrip("/") or "/")
 
@@ -145,7 +130,7 @@ _ID = re.compile(rf"(?<=/){ID}(?=/|$)")
 
 
 @functools.lru_cache(maxsize=2_000)
-def _rule(method: str, path: str) -> Rule | None:
+def _rule(method: str, path: str) -> ScopeRule | None:
     if path == "/":
         return next((rule for rule in RULES if rule.path == "/" and method in rule.methods.split()), None)
     for rule in RULES:

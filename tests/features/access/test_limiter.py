@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.access.values import Limits, Principal
 from perdure.core.errors import StoreBusy
 from perdure.core.ids import KeyId
-from perdure.server.access.limits import Limiter
-from perdure.server.access.scopes import Refusal
+from perdure.core.incoming.principals import Principal, UseLimits
+from perdure.features.access.limits import Limiter
+from perdure.server.access.gate import NotAdmitted
 from perdure.testing import FakeClock, InlineStore
 from perdure.testing.clock import START
 
 MOST = 4
-KEY = Principal(key_id=KeyId("key-1"), limits=Limits(requests_per_minute=MOST))
+KEY = Principal(key_id=KeyId("key-1"), limits=UseLimits(requests_per_minute=MOST))
 
 
 class Away(InlineStore):
@@ -23,10 +23,10 @@ class Away(InlineStore):
 
     away = False
 
-    async def write_directory(self, *args: Any, **kwargs: Any) -> Any:
+    async def write(self, *args: Any, **kwargs: Any) -> Any:
         if self.away:
             raise StoreBusy("the store")
-        return await super().write_directory(*args, **kwargs)
+        return await super().write(*args, **kwargs)
 
 
 async def admitted(limiter: Limiter, wanted: int) -> int:
@@ -34,7 +34,7 @@ async def admitted(limiter: Limiter, wanted: int) -> int:
     for number in range(wanted):
         try:
             await limiter.admit(KEY)
-        except Refusal:
+        except NotAdmitted:
             return number
     return wanted
 

@@ -13,19 +13,22 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from perdure.app import open_object_store, open_store
-from perdure.core.access.values import (
+from perdure.app import App, open_object_store, open_store
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
+from perdure.core.incoming.principals import LOCAL, Principal, Scope, UseLimits
+from perdure.core.ports import Clock, FileContents, folder_of
+from perdure.core.text.forms import name_form
+from perdure.engine.ports import SystemClock
+from perdure.features.access.directory import AuditLog, Keys, Organisations, Users
+from perdure.features.access.values import (
     KEY_BYTES,
     KEYS_PER_ORGANISATION,
-    LOCAL,
     USERS_PER_ORGANISATION,
     ApiKey,
     AuditEntry,
     AuditFilter,
-    Limits,
     Organisation,
-    Principal,
-    Scope,
     User,
     check_name,
     digest_of,
@@ -33,14 +36,10 @@ from perdure.core.access.values import (
     key_text,
     start_of,
 )
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
-from perdure.core.ports import Clock, FileContents, folder_of
-from perdure.core.text.forms import name_form
-from perdure.engine.ports import SystemClock
+from perdure.library.parts.part import reads, writes
 from perdure.settings import Settings
-from perdure.storage.store import Directory as Directory
-from perdure.storage.store import Store as Store
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 TRIMMED_AT_ONCE = 1_000
 
@@ -62,12 +61,13 @@ class Access:
     """
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, principal: Principal, *, trace_id: str = "") -> None:
-        self._store, self._clock, self._ids = store, clock, ids
+        self._store, self._clock, self._ids = store.for_organisation(principal.org_id), clock, ids
         self._principal, self._trace_id = principal, trace_id
 
-    @property
-    def _org_id(self) -> OrgId:
-        return self._principal.org_id
+    @classmethod
+    def of(cls, app: App, principal: Principal, trace_id: str = "") -> Access:
+        """Those over the store of an app."""
+        return cls(app.shared.store, app.ports.clock, app.ports.ids, principal, trace_id=trace_id)
 
     def within(self, org_id: OrgId) -> Access:
         """The same administrator's operations on another organisation."""
@@ -76,45 +76,36 @@ class Access:
 
     # --- organisations
 
-    async def create_organisation(self, name: str) -> Organisation:
+    @writes
+    def create_organisation(self, tx: Tx, name: str) -> Organisation:
         """Create an organisation. Raises: AlreadyExists: its name is taken; InvalidInput."""
-        new = Organisation(
-            id=OrgId(self._ids.new("org")), name=check_name("an organisation", name), created_at=self._clock.now()
-        )
+        name = check_name("an organisation", name)
+        new = Organisation(id=OrgId(self._ids.new("org")), name=name, created_at=self._clock.now())
+        self._note(tx, "organisation.create", new.id)
+        return tx.of(Organisations).add(new)
 
-        def create(directory: Directory) -> Organisation:
-            self._note(directory, "organisation.create", new.id)
-            return directory.organisations.add(new)
-
-        return await self._store.write_directory(create)
-
-    async def organisation(self, name_or_id: str) -> Organisation:
+    @reads
+    def organisation(self, tx: Tx, name_or_id: str) -> Organisation:
         """The organisation of this name or id. Raises: NotFound."""
+        if is_id("org", name_or_id):
+            return tx.of(Organisations).get(OrgId(name_or_id))
+        if (found := tx.of(Organisations).find_by_name(name_or_id)) is None:
+            raise NotFound("org", name_or_id, hint="`perdure org list` shows all")
+        return found
 
-        def find(directory: Directory) -> Organisation:
-            if is_id("org", name_or_id):
-                return directory.organisations.get(OrgId(name_or_id))
-            if (found := directory.organisations.find_by_name(name_or_id)) is None:
-                raise NotFound("org", name_or_id, hint="`perdure org list` shows all")
-            return found
-
-        return await self._store.read_directory(find)
-
-    async def organisations(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
+    @reads
+    def organisations(self, tx: Tx, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
         """Organisations in the order of creation, those that are being removed included."""
-        return await self._store.read_directory(lambda one: one.organisations.list(after=after, limit=limit))
+        return tx.of(Organisations).list(after=after, limit=limit)
 
-    async def delete_organisation(self, org_id: OrgId) -> None:
+    @writes
+    def delete_organisation(self, tx: Tx, org_id: OrgId) -> None:
         """Begin to remove an organisation with everything in it: no key of it counts from now on, and servers and
         `remove_organisation` do the rest. Raises: NotFound; InvalidInput: it is the default one."""
         if org_id == DEFAULT_ORG:
             raise InvalidInput("the default organisation can't be deleted: delete its agents instead")
-
-        def delete(directory: Directory) -> None:
-            directory.organisations.mark_deleted(org_id, at=self._clock.now())
-            self._note(directory, "organisation.delete", org_id)
-
-        await self._store.write_directory(delete)
+        tx.of(Organisations).mark_deleted(org_id, at=self._clock.now())
+        self._note(tx, "organisation.delete", org_id)
 
     async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
         """Remove everything of an organisation that was deleted, see `remove_organisation` of this module; it takes
@@ -127,64 +118,55 @@ class Access:
 
     # --- users
 
-    async def create_user(self, name: str) -> User:
+    @writes
+    def create_user(self, tx: Tx, name: str) -> User:
         """Create a user. Raises: AlreadyExists: the name is taken; InvalidInput."""
-        new = User(
-            id=UserId(self._ids.new("user")),
-            org_id=self._org_id,
-            name=check_name("a user", name),
-            created_at=self._clock.now(),
-        )
+        name, org_id = check_name("a user", name), self._principal.org_id
+        new = User(id=UserId(self._ids.new("user")), org_id=org_id, name=name, created_at=self._clock.now())
+        tx.of(Organisations).get(org_id)
+        if tx.of(Users).count() >= USERS_PER_ORGANISATION:
+            raise InvalidInput(f"an organisation has at most {USERS_PER_ORGANISATION:,} users: delete some")
+        self._note(tx, "user.create", new.id)
+        return tx.of(Users).add(new)
 
-        def create(directory: Directory) -> User:
-            directory.organisations.get(self._org_id)
-            if directory.users.count(self._org_id) >= USERS_PER_ORGANISATION:
-                raise InvalidInput(f"an organisation has at most {USERS_PER_ORGANISATION:,} users: delete some")
-            self._note(directory, "user.create", new.id)
-            return directory.users.add(new)
-
-        return await self._store.write_directory(create)
-
-    async def user(self, name_or_id: str) -> User:
+    @reads
+    def user(self, tx: Tx, name_or_id: str) -> User:
         """The user of this name or id. Raises: NotFound."""
+        if is_id("user", name_or_id):
+            return tx.of(Users).get(UserId(name_or_id))
+        if (found := tx.of(Users).find_by_name(name_or_id)) is None:
+            raise NotFound("user", name_or_id, hint="`perdure user list` shows all")
+        return found
 
-        def find(directory: Directory) -> User:
-            if is_id("user", name_or_id):
-                return directory.users.get(self._org_id, UserId(name_or_id))
-            if (found := directory.users.find_by_name(self._org_id, name_or_id)) is None:
-                raise NotFound("user", name_or_id, hint="`perdure user list` shows all")
-            return found
-
-        return await self._store.read_directory(find)
-
-    async def users(self, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
+    @reads
+    def users(self, tx: Tx, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
         """Users in the order of creation."""
-        return await self._store.read_directory(lambda one: one.users.list(self._org_id, after=after, limit=limit))
+        return tx.of(Users).list(after=after, limit=limit)
 
-    async def delete_user(self, user_id: UserId) -> None:
+    @writes
+    def delete_user(self, tx: Tx, user_id: UserId) -> None:
         """Delete a user and end the user's keys. What the user wrote keeps the user's id, which leads to nobody any
         more. Raises: NotFound."""
-
-        def delete(directory: Directory) -> None:
-            directory.users.delete(self._org_id, user_id)
-            self._note(directory, "user.delete", user_id)
-
-        await self._store.write_directory(delete)
+        tx.of(Users).delete(user_id)
+        self._note(tx, "user.delete", user_id)
 
     # --- keys
 
-    async def has_keys(self) -> bool:
+    @reads
+    def has_keys(self, tx: Tx) -> bool:
         """Whether the store has any keys, of whatever organisation, also such that count no more."""
-        return await self._store.read_directory(lambda one: one.keys.are_there())
+        return tx.of(Keys).are_there()
 
-    async def create_key(
+    @writes
+    def create_key(
         self,
+        tx: Tx,
         name: str,
         scope: Scope,
         *,
         user_id: UserId | None = None,
         expires_at: datetime | None = None,
-        limits: Limits | None = None,
+        limits: UseLimits | None = None,
     ) -> tuple[ApiKey, str]:
         """Create a key; the key, and its text, which is stored nowhere and can't be had again.
 
@@ -195,98 +177,85 @@ class Access:
             raise InvalidInput(f"the key would expire at {expires_at}: give a moment to come, with its time zone")
         new = ApiKey(
             id=KeyId(self._ids.new("key")),
-            org_id=self._org_id,
+            org_id=self._principal.org_id,
             user_id=user_id,
             name=check_name("a key", name),
             start=start_of(text),
             digest=digest_of(text),
             scope=scope,
-            limits=limits or Limits(),
+            limits=limits or UseLimits(),
             created_at=now,
             expires_at=expires_at,
         )
+        tx.of(Organisations).get(new.org_id)
+        if user_id is not None:
+            tx.of(Users).get(user_id)
+        if tx.of(Keys).count() >= KEYS_PER_ORGANISATION:
+            raise InvalidInput(f"an organisation has at most {KEYS_PER_ORGANISATION:,} keys: delete some")
+        self._note(tx, "key.create", new.id)
+        return tx.of(Keys).add(new), text
 
-        def create(directory: Directory) -> ApiKey:
-            directory.organisations.get(self._org_id)
-            if user_id is not None:
-                directory.users.get(self._org_id, user_id)
-            if directory.keys.count(self._org_id) >= KEYS_PER_ORGANISATION:
-                raise InvalidInput(f"an organisation has at most {KEYS_PER_ORGANISATION:,} keys: delete some")
-            self._note(directory, "key.create", new.id)
-            return directory.keys.add(new)
-
-        return await self._store.write_directory(create), text
-
-    async def key(self, name_or_id: str) -> ApiKey:
+    @reads
+    def key(self, tx: Tx, name_or_id: str) -> ApiKey:
         """The key of this id, or the only one of this name. Raises: NotFound; InvalidInput: several have the name."""
+        if is_id("key", name_or_id):
+            return tx.of(Keys).get(KeyId(name_or_id))
+        found = tx.of(Keys).list(limit=KEYS_PER_ORGANISATION)
+        named = [one for one in found if one.name == name_form(name_or_id)]
+        if len(named) > 1:
+            ids = ", ".join(one.id for one in named)
+            raise InvalidInput(f"{len(named)} keys are named {name_or_id!r}: give an id, {ids}")
+        if not named:
+            raise NotFound("key", name_or_id, hint="`perdure key list` shows all")
+        return named[0]
 
-        def find(directory: Directory) -> ApiKey:
-            if is_id("key", name_or_id):
-                return directory.keys.get(self._org_id, KeyId(name_or_id))
-            found = directory.keys.list(self._org_id, limit=KEYS_PER_ORGANISATION)
-            named = [one for one in found if one.name == name_form(name_or_id)]
-            if len(named) > 1:
-                ids = ", ".join(one.id for one in named)
-                raise InvalidInput(f"{len(named)} keys are named {name_or_id!r}: give an id, {ids}")
-            if not named:
-                raise NotFound("key", name_or_id, hint="`perdure key list` shows all")
-            return named[0]
-
-        return await self._store.read_directory(find)
-
-    async def keys(
-        self, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50
+    @reads
+    def keys(
+        self, tx: Tx, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50
     ) -> Sequence[ApiKey]:
         """Keys in the order of creation, revoked and expired ones included."""
-        return await self._store.read_directory(
-            lambda one: one.keys.list(self._org_id, user_id=user_id, after=after, limit=limit)
-        )
+        return tx.of(Keys).list(user_id=user_id, after=after, limit=limit)
 
-    async def revoke_key(self, key_id: KeyId) -> ApiKey:
+    @writes
+    def revoke_key(self, tx: Tx, key_id: KeyId) -> ApiKey:
         """Revoke a key; servers refuse it within seconds. Raises: NotFound."""
+        self._note(tx, "key.revoke", key_id)
+        return tx.of(Keys).revoke(key_id, at=self._clock.now())
 
-        def revoke(directory: Directory) -> ApiKey:
-            self._note(directory, "key.revoke", key_id)
-            return directory.keys.revoke(self._org_id, key_id, at=self._clock.now())
-
-        return await self._store.write_directory(revoke)
-
-    async def delete_key(self, key_id: KeyId) -> bool:
+    @writes
+    def delete_key(self, tx: Tx, key_id: KeyId) -> bool:
         """Remove a key, with what it used. Return whether the store has any keys left: without them a server on
         loopback is open. Raises: NotFound."""
-
-        def delete(directory: Directory) -> bool:
-            self._note(directory, "key.delete", key_id)
-            directory.keys.delete(self._org_id, key_id)
-            return directory.keys.are_there()
-
-        return await self._store.write_directory(delete)
+        self._note(tx, "key.delete", key_id)
+        tx.of(Keys).delete(key_id)
+        return tx.of(Keys).are_there()
 
     # --- the audit log
 
-    async def note(self, action: str, object_id: str = "") -> None:
+    @writes
+    def note(self, tx: Tx, action: str, object_id: str = "") -> None:
         """Note what the principal has done."""
-        await self._store.write_directory(lambda one: self._note(one, action, object_id))
+        self._note(tx, action, object_id)
 
-    async def audit(
-        self, where: AuditFilter | None = None, *, before: int | None = None, limit: int = 50
+    @reads
+    def audit(
+        self, tx: Tx, where: AuditFilter | None = None, *, before: int | None = None, limit: int = 50
     ) -> Sequence[AuditEntry]:
         """Entries of the audit log, newest first."""
-        return await self._store.read_directory(
-            lambda one: one.audit.page(self._org_id, where or AuditFilter(), before=before, limit=limit)
-        )
+        return tx.of(AuditLog).page(where or AuditFilter(), before=before, limit=limit)
 
-    def _note(self, directory: Directory, action: str, object_id: str) -> None:
+    def _note(self, tx: Tx, action: str, object_id: str) -> None:
+        who = self._principal
         entry = AuditEntry(
-            org_id=self._org_id,
+            org_id=who.org_id,
             at=self._clock.now(),
-            user_id=self._principal.user_id,
-            key_id=self._principal.key_id,
+            user_id=who.user_id,
+            key_id=who.key_id,
             action=action,
             object_id=object_id,
             trace_id=self._trace_id,
         )
-        directory.audit.add([entry])
+        tx.of(AuditLog).add([entry])
 
 
 async def find_key(store: Store, text: str) -> ApiKey | None:
@@ -294,14 +263,14 @@ async def find_key(store: Store, text: str) -> ApiKey | None:
     if not is_key(text):
         return None
     digest = digest_of(text)
-    return await store.read_directory(lambda one: one.keys.find_by_digest(digest))
+    return await store.read(lambda tx: tx.of(Keys).find_by_digest(digest))
 
 
 async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
     """Delete entries of the audit log, of all organisations, that are older than so many days; 0: none."""
     if days:
         before = clock.now() - timedelta(days=days)
-        while await store.write_directory(lambda one: one.audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
+        while await store.write(lambda tx: tx.of(AuditLog).trim(before=before, limit=TRIMMED_AT_ONCE)):
             continue
 
 
@@ -312,7 +281,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
     `LAST_WRITES_S` after the deletion the row stays. Return after how many seconds to call this again; 0: it is gone.
     Raises: StoreError.
     """
-    found = await store.read_directory(lambda one: one.organisations.find(org_id))
+    found = await store.read(lambda tx: tx.of(Organisations).find(org_id))
     deleted_at = found.deleted_at if found is not None else None
     # Servers may write what this pass does not find any more, so the time counts from before it.
     wait_s = 0.0 if deleted_at is None else LAST_WRITES_S - (clock.now() - deleted_at).total_seconds()
@@ -323,7 +292,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
         async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
             await contents.delete(keys)
     if wait_s <= 0:
-        await store.write_directory(lambda one: one.organisations.delete(org_id))
+        await store.write(lambda tx: tx.of(Organisations).delete(org_id))
     return max(wait_s, 0.0)
 
 

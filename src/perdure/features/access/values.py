@@ -1,36 +1,21 @@
-"""Organisations, users, API keys, the principal that a request acts for, and the audit log."""
+"""Organisations, users, API keys and the audit log."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.ids import KeyId, OrgId, UserId
+from perdure.core.incoming.principals import SCOPES, Scope, UseLimits
 from perdure.core.text.forms import name_form
 
-Scope = Literal["read-only", "user", "builder", "admin"]
-"""`read-only`: reads and searches; `user`: also talks to agents, and changes memory through them; `builder`: also makes
-and changes agents, tools and the like; `admin`: also users, keys, settings of the organisation and its audit log."""
-
-SCOPES: tuple[Scope, ...] = get_args(Scope)
-"""From the smallest to the largest; each includes those before it."""
-
 NAME_CHARS = 200
-LIMIT_MAX = 2**53
 KEYS_PER_ORGANISATION = 10_000
 USERS_PER_ORGANISATION = 100_000
-
-
-def includes(scope: Scope, needed: Scope) -> bool:
-    """Whether who has this scope may do what needs `needed`."""
-    return SCOPES.index(scope) >= SCOPES.index(needed)
 
 
 def as_scope(text: str) -> Scope:
@@ -47,53 +32,6 @@ def check_name(what: str, name: str) -> str:
     if not name or len(name) > NAME_CHARS or not name.isprintable():
         raise InvalidInput(f"the name of {what} is {name!r:.60}: 1 to {NAME_CHARS} printable characters are needed")
     return name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a key or an agent may use; None: any amount. Tokens are those of models, in and out; days are those of UTC.
-
-    Args:
-        requests_per_minute: of a key; of an agent the runs that begin.
-        message_chars: the longest text of one request to an agent.
-        cost_per_day, cost_per_run: in US dollars, of models with a known price.
-    """
-
-    requests_per_minute: int | None = None
-    message_chars: int | None = None
-    tokens_per_day: int | None = None
-    cost_per_day: float | None = None
-    tokens_per_run: int | None = None
-    cost_per_run: float | None = None
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            numbers = int | float if one.name.startswith("cost") else int
-            if value is None or (isinstance(value, numbers) and not isinstance(value, bool) and 0 < value < LIMIT_MAX):
-                continue
-            what = "a number" if numbers is not int else "a whole number"
-            raise InvalidInput(f"{one.name} is {value!r:.60}: {what} above 0 is needed, or nothing for no limit")
-
-    @property
-    def some(self) -> Mapping[str, Any]:
-        """Those that are set, by name."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
-
-    @property
-    def of_day(self) -> Mapping[str, Any]:
-        """Those of a day that are set, by name."""
-        return {name: value for name, value in self.some.items() if name.endswith("_per_day")}
-
-
-def limits_of(values: Mapping[str, Any]) -> Limits:
-    """The limits of names and numbers, which None leaves out. Raises: InvalidInput."""
-    if not isinstance(values, Mapping):
-        raise InvalidInput(f"limits is {values!r:.60}: give names of limits with numbers")
-    known = {one.name for one in fields(Limits)}
-    if unknown := sorted(values.keys() - known):
-        raise InvalidInput(f"{unknown[0]!r:.60} is no limit: those are {', '.join(sorted(known))}")
-    return Limits(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +79,7 @@ class ApiKey:
     start: str
     digest: str = field(repr=False)
     scope: Scope
-    limits: Limits = field(default_factory=Limits)
+    limits: UseLimits = field(default_factory=UseLimits)
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
@@ -150,28 +88,6 @@ class ApiKey:
     def counts_at(self, now: datetime) -> bool:
         """Whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    """Who a request acts for: an organisation, with a scope; the user and the key, if there are any."""
-
-    org_id: OrgId = DEFAULT_ORG
-    user_id: UserId | None = None
-    key_id: KeyId | None = None
-    scope: Scope = "admin"
-    limits: Limits = field(default_factory=Limits)
-
-    def may(self, needed: Scope) -> bool:
-        """Whether its scope includes this one."""
-        return includes(self.scope, needed)
-
-
-LOCAL = Principal()
-"""Who sits at this machine, or has the server's own key: the administrator of the default organisation."""
-
-current_principal: ContextVar[Principal] = ContextVar("current_principal", default=LOCAL)
-"""Who the current request acts for. Tasks that it starts act for the same."""
 
 
 PREFIX = "perdure_"
@@ -238,15 +154,3 @@ class AuditFilter:
     key_id: KeyId | None = None
     action: str | None = None
     object_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """What was used in a period: requests, tokens, and dollars."""
-
-    requests: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-
-    def __add__(self, other: Used) -> Used:
-        return Used(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import StoreUnavailable
-from perdure.library.access import Access
-from perdure.server.access import gate, keys
+from perdure.core.incoming.principals import LOCAL, Scope
+from perdure.features.access import gate, keys
+from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
 from perdure.server.prompt import PromptRead
 from perdure.testing import InlineStore

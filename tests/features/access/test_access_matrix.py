@@ -8,12 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.core.access.values import SCOPES, AuditFilter, Limits, includes
-from perdure.library.access import KEY_KEPT_S
-from perdure.server.access import keys, limits
-from perdure.server.access.scopes import RULES, rule_of
+from perdure import AsyncPerdure, Settings
+from perdure.core.incoming.principals import LOCAL, SCOPES, UseLimits, includes
+from perdure.features.access import keys, limits
+from perdure.features.access.scopes import RULES, rule_of
+from perdure.features.access.service import KEY_KEPT_S, Access
+from perdure.features.access.values import AuditFilter
 from perdure.server.config import ServerConfig
-from tests.server.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
+from perdure.server.serving.app import create_app
+from perdure.testing import InlineStore
+from tests.features.access.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
 
 pytestmark = pytest.mark.uses("access")
 
@@ -105,6 +109,16 @@ async def test_a_revoked_key_is_refused_within_seconds(world: World, monkeypatch
         now[name] = (at - KEY_KEPT_S, known)
 
     assert await world.status("GET", "/v1/tags/", text) == 401
+
+
+async def test_a_server_for_others_is_usable_with_a_key_in_the_store() -> None:
+    """Without any that counts nothing is answered."""
+    others = ServerConfig(host="0.0.0.0", port=0)
+    async with await AsyncPerdure.open(store=InlineStore(), settings=Settings(model="perdure/extractive")) as perdure:
+        gate = create_app(perdure, others).state.gate
+        assert (await gate.usable(), await gate.look()) == (False, True)
+        await Access.of(perdure.app, LOCAL).create_key("ann", "user")
+        assert (await gate.usable(), await gate.look()) == (True, True)
 
 
 async def test_a_server_stays_closed_when_its_last_key_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +272,7 @@ async def test_the_audit_log_notes_a_success_of_any_status(world: World) -> None
 
 async def test_the_minute_of_a_limit_slides(world: World) -> None:
     """Requests at the end of a minute count in the next one, less with each second of it."""
-    _, text = await world.access().create_key("even", "read-only", limits=Limits(requests_per_minute=4))
+    _, text = await world.access().create_key("even", "read-only", limits=UseLimits(requests_per_minute=4))
     world.clock.advance(119 - world.clock.now().timestamp() % 60)
 
     async def ask(count: int) -> list[int]:
@@ -281,7 +295,7 @@ async def test_tokens_beyond_a_keys_limit_end_its_day(
     also before processes have exchanged their counts."""
     monkeypatch.setattr(limits, "EXCHANGED_S", exchanged_s)
     agent = await world.library.create_agent("ann")
-    _, text = await world.access().create_key("dear", "user", limits=Limits(tokens_per_day=1))
+    _, text = await world.access().create_key("dear", "user", limits=UseLimits(tokens_per_day=1))
     message = {"messages": [{"role": "user", "content": "Hello"}]}
 
     assert await world.status("POST", f"/v1/agents/{agent.id}/messages", text, message) == 200
@@ -293,7 +307,7 @@ async def test_tokens_beyond_a_keys_limit_end_its_day(
 async def test_requests_beyond_a_keys_limit_wait(world: World) -> None:
     """429 with how long; the next minute there is room again."""
     acme = world.access()
-    _, text = await acme.create_key("slow", "read-only", limits=Limits(requests_per_minute=3))
+    _, text = await acme.create_key("slow", "read-only", limits=UseLimits(requests_per_minute=3))
     answers = [await world.http.get("/v1/tags/", headers={"authorization": f"Bearer {text}"}) for _ in range(5)]
 
     assert [one.status_code for one in answers] == [200, 200, 200, 429, 429]

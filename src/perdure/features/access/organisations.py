@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 
 from perdure.app import start_organisation
-from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.library.access import Access, remove_organisation, trim_audit
+from perdure.core.incoming.principals import LOCAL, Principal, current_principal
+from perdure.engine.workers.worker import Worker
+from perdure.features.access.directory import Organisations
+from perdure.features.access.service import Access, remove_organisation, trim_audit
 from perdure.library.perdure import AsyncPerdure
-from perdure.storage.store import Directory
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class OrganisationGone(NotFound):
     """The organisation was deleted."""
 
 
-class Organisations:
+class OpenOrganisations:
     """The open stores of a process by organisation. `default` is its caller's, who closes it after this."""
 
     def __init__(self, default: AsyncPerdure, *, open_max: int = OPEN_MAX) -> None:
@@ -54,13 +55,8 @@ class Organisations:
         self._users: dict[OrgId, int] = {}
         self._used: set[OrgId] = set()  # since the last look
         self._locks: dict[OrgId, asyncio.Lock] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._worker = Worker("organisations", self.look, LOOK_S)
         self._closed = False
-
-    @property
-    def default(self) -> AsyncPerdure:
-        """The one of the default organisation."""
-        return self._default
 
     @contextlib.asynccontextmanager
     async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
@@ -80,22 +76,20 @@ class Organisations:
             if not self._users[org_id]:
                 del self._users[org_id]
 
-    def start(self) -> None:
-        """Begin to look for organisations with work, in this loop."""
-        self._looking = asyncio.ensure_future(self._look())
+    async def start(self) -> None:
+        """Begin to look for organisations with work."""
+        await self._worker.start()
 
     async def drain(self, within_s: float) -> None:
         """Drain all of them, see `App.drain`."""
-        self._stop()
+        await self._worker.close()
         every = [self._default, *self._open.values()]
         await asyncio.gather(*(one.app.drain(within_s) for one in every))
 
     async def close(self) -> None:
         """Close all but the default one."""
         self._closed = True
-        self._stop()
-        if self._looking is not None:
-            await asyncio.wait({self._looking})
+        await self._worker.close()
         used = self._in_use()
         while self._open:
             _, library = self._open.popitem()
@@ -106,16 +100,12 @@ class Organisations:
         except (PerdureError, TimeoutError) as error:
             log.warning("what deleted organisations wrote last may be left: %s", error)
 
-    def _stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-
     async def _opened(self, org_id: OrgId) -> AsyncPerdure:
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             library = self._open.get(org_id)
             if library is None:
                 store = self._default.app.shared.store
-                found = await store.read_directory(lambda one: one.organisations.find(org_id))
+                found = await store.read(lambda tx: tx.of(Organisations).find(org_id))
                 if found is None or found.deleted_at is not None:
                     raise OrganisationGone("org", org_id)
                 # What its workers do, such as schedules, is not done for the key of the request that opens it.
@@ -130,16 +120,6 @@ class Organisations:
         self._open.move_to_end(org_id)
         return library
 
-    async def _look(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except PerdureError as error:
-                log.warning("organisations: %s", error)
-            except Exception:
-                log.exception("organisations: a defect")
-            await asyncio.sleep(LOOK_S)
-
     async def look(self) -> None:
         """Open the organisations that have work, close those that are too many, and go on with removals."""
         app = self._default.app
@@ -149,7 +129,7 @@ class Organisations:
         await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
         model = app.embedder.handle if app.embedder is not None else None
         while True:
-            page = await store.read_directory(lambda one, after: one.organisations.list(after=after, limit=PAGE), after)
+            page = await store.read(lambda tx, after: tx.of(Organisations).list(after=after, limit=PAGE), after)
             for organisation in page:
                 if organisation.id == DEFAULT_ORG:
                     continue
@@ -158,7 +138,8 @@ class Organisations:
                 elif organisation.id not in self._open:
                     view = store.for_organisation(organisation.id)
                     if await view.read(has_work, model, at=app.ports.clock.now()):
-                        await self._opened(organisation.id)
+                        with contextlib.suppress(OrganisationGone):  # deleted meanwhile
+                            await self._opened(organisation.id)
             if len(page) < PAGE:
                 break
             after = page[-1].id
@@ -175,11 +156,11 @@ class Organisations:
         if not used:
             return
 
-        def find_gone(directory: Directory) -> list[OrgId]:
-            return [org_id for org_id in used if directory.organisations.find(org_id) is None]
+        def find_gone(tx: Tx) -> list[OrgId]:
+            return [org_id for org_id in used if tx.of(Organisations).find(org_id) is None]
 
         try:
-            for org_id in await self._default.app.shared.store.read_directory(find_gone):
+            for org_id in await self._default.app.shared.store.read(find_gone):
                 await self._try_to_remove(org_id)
         except BaseException:
             self._used |= used
@@ -221,8 +202,7 @@ class Organisations:
 async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIterator[AsyncPerdure]:
     """The open store of another organisation, beside that of the default one. Raises: NotFound; StoreError."""
     app = default.app
-    access = Access(app.shared.store, app.ports.clock, app.ports.ids, LOCAL)
-    found = await access.organisation(name_or_id)
+    found = await Access.of(app, LOCAL).organisation(name_or_id)
     if found.id == DEFAULT_ORG:
         yield default
         return

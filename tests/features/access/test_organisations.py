@@ -10,22 +10,22 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
+from perdure.core.incoming.principals import LOCAL, Principal, UseLimits
+from perdure.features.access.directory import Organisations
+from perdure.features.access.keys import KeyRing
+from perdure.features.access.organisations import OpenOrganisations, OrganisationGone
+from perdure.features.access.service import LAST_WRITES_S, Access, remove_organisation
 from perdure.features.schedules.worker import ScheduleWorker
-from perdure.library.access import LAST_WRITES_S, Access, remove_organisation
-from perdure.library.organisations import OrganisationGone, Organisations
 from perdure.library.parts.providers import ProviderFields
-from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.serving.app import create_app
 from perdure.server.wire.models import handles_of
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
 from tests.providers.fake_provider import fake_provider
+from tests.server.routed import routed
 from tests.support.servers import BASE, MODEL
 from tests.support.two_apps import two_apps
-
-pytestmark = pytest.mark.uses("access")
 
 KEY = "the server's own key, of some length"
 MESSAGE = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -97,7 +97,7 @@ async def test_schedules_count_for_no_key() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
             made = (await http.post("/v1/organizations/", json={"name": "Acme"}, headers=bearer(KEY))).json()
             access = Access(store, clock, library.app.ports.ids, Principal(org_id=made["id"]))
-            key, text = await access.create_key("k", "admin", limits=Limits(tokens_per_day=1_000))
+            key, text = await access.create_key("k", "admin", limits=UseLimits(tokens_per_day=1_000))
             shape = (await http.post("/v1/agents/", json={"name": "ann"}, headers=bearer(text))).json()
         await access.revoke_key(key.id)
         async with app.state.gate.organisations.use(made["id"]) as acme:
@@ -121,7 +121,7 @@ async def test_work_of_an_organisation_that_nobody_asks_for_is_done() -> None:
     org = await first.create_organisation("Acme")
     models = {MODEL: ScriptedModel(otherwise=says("Hello."))}
     async with await AsyncPerdure.open(store=store, models=models, settings=settings) as library:
-        before = Organisations(library)
+        before = OpenOrganisations(library)
         async with before.use(org.id) as theirs:
             agent = await theirs.create_agent("ann")
         await before.close()
@@ -129,7 +129,7 @@ async def test_work_of_an_organisation_that_nobody_asks_for_is_done() -> None:
         from tests.contracts.base import Contract
 
         await view.write(lambda tx: Contract().add_run(tx, agent.id, waiting_input=None))
-        organisations = Organisations(library)
+        organisations = OpenOrganisations(library)
         await organisations.look()
         assert list(organisations._open) == [org.id]
         await organisations.close()
@@ -140,8 +140,8 @@ async def test_what_another_process_writes_for_a_deleted_organisation_goes_too(t
     again."""
     clock = FakeClock()
     async with two_apps(str(tmp_path / "perdure.db"), ScriptedModel(), clock=clock) as (command, server):
-        store, organisations = command.app.store, Organisations(server)
-        ring = KeyRing(ServerConfig(api_key=KEY), server.app.store, clock)
+        store, organisations = command.app.store, OpenOrganisations(server)
+        ring = KeyRing(server.app.store, clock)
         root = Access(store, clock, Uuids(), LOCAL)
         org = await root.create_organisation("Acme")
         acme = Access(store, clock, Uuids(), Principal(org_id=org.id))
@@ -182,7 +182,7 @@ async def test_an_organisation_has_the_models_of_the_servers_providers(monkeypat
         async with await AsyncPerdure.open(store=store, settings=settings) as library:
             await library.app.models.refresh()
             org = await Access(store, FakeClock(), Uuids(), LOCAL).create_organisation("Acme")
-            organisations = Organisations(library)
+            organisations = OpenOrganisations(library)
             fields = ProviderFields(name="mine", provider_type="openai", api_key="sk-1", base_url=f"{provider.url}/v1")
             await library.providers.create(fields, private=True)
             async with organisations.use(org.id) as theirs:
@@ -197,3 +197,16 @@ async def test_an_organisation_has_the_models_of_the_servers_providers(monkeypat
 
                 assert "mine/gpt-6" in handles_of(theirs.app) and "mine/gpt-6" not in handles_of(library.app)
             await organisations.close()
+
+
+async def test_organisations_go_on_behind_one_that_was_removed() -> None:
+    """Also in the loops of the server itself, which ended at it without a word."""
+    async with routed() as server:
+        store = server.library._app.ports.store
+        made = [(await server.post("/v1/organizations/", {"name": f"o{number}"}))["id"] for number in range(3)]
+        await store.write(lambda tx: tx.of(Organisations).delete(made[1]))
+
+        left = await server.get("/v1/organizations/", after=made[1])
+        status, _ = await server.refused("GET", "/v1/organizations/", after="org-10000000-0000-4000-8000-000000000000")
+
+        assert ([one["id"] for one in left], status) == ([made[2]], 404)

@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core.access.values import LOCAL
+from perdure.core.incoming.principals import LOCAL
 from perdure.server.serving.app import build_document
 from tests.contracts.isolation import rows_of
+from tests.features.access.worlds import KEY, KINDS, OPERATIONS, World, example_of, filled, open_world
 from tests.server.contract import create_things
-from tests.server.worlds import KEY, KINDS, OPERATIONS, World, example_of, filled, open_world
 
 PARAMETER = re.compile(r"\{([^}:]+)[^}]*\}")
 WORDS = {"mcp_server_name", "folder_name", "block_label", "tool_name", "mcp_tool_name", "number"}

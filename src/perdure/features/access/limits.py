@@ -13,12 +13,15 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from perdure.core.access.values import Principal, Used
 from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
+from perdure.core.incoming.principals import Principal, Used, day_of
 from perdure.core.ports import Clock
-from perdure.library.access import Directory, Store
-from perdure.server.access.scopes import Refusal
+from perdure.engine.budget import until_midnight_s
+from perdure.features.access.directory import Keys
+from perdure.server.access.gate import NotAdmitted
+from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class Limiter:
         self._trimmed_on = ""
 
     async def admit(self, principal: Principal) -> None:
-        """Count a request of a key with limits. Raises: Refusal: 429, with how long to wait."""
+        """Count a request of a key with limits. Raises: NotAdmitted: 429, with how long to wait."""
         limits, key_id = principal.limits, principal.key_id
         if key_id is None or (limits.requests_per_minute is None and not limits.of_day):
             return
@@ -74,9 +77,7 @@ class Limiter:
             in_minute = counts.requests + counts.new
             if in_minute + counts.before * (1 - passed) >= most:
                 raise _beyond(f"{most:,} requests a minute", 60 - int(passed * 60) if in_minute >= most else 1)
-        midnight = (
-            int((now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1) - now).total_seconds()) + 1
-        )
+        midnight = until_midnight_s(now)
         if limits.tokens_per_day is not None and counts.day.tokens >= limits.tokens_per_day:
             raise _beyond(f"{limits.tokens_per_day:,} tokens a day", midnight)
         if limits.cost_per_day is not None and counts.day.cost >= limits.cost_per_day:
@@ -93,46 +94,38 @@ class Limiter:
     async def _exchange(self, key_id: str, counts: _Counts, now: datetime) -> None:
         """Add what is new to the store's counts, and read those of all processes."""
         new, counts.new = counts.new, 0
-        minute, day = _minute(now), now.date().isoformat()
+        minute, day = _minute(now), day_of(now)
 
-        def exchange(directory: Directory) -> tuple[Used, Used, Used]:
-            used = directory.used
+        def exchange(tx: Tx) -> list[Used]:
             if new:
-                used.add(counts.org_id, _name(counts.minute), {key_id: Used(requests=new)})
-                used.add(counts.org_id, counts.minute.date().isoformat(), {key_id: Used(requests=new)})
+                for period in (_name(counts.minute), day_of(counts.minute)):
+                    tx.used.add({key_id: Used(requests=new)}, period)
             if self._trimmed_on != day:
-                used.trim(before=(now - timedelta(days=DAYS_KEPT)).date().isoformat())
-            before = minute - timedelta(minutes=1)
-            return (
-                used.get(counts.org_id, key_id, _name(minute)),
-                used.get(counts.org_id, key_id, _name(before)),
-                used.get(counts.org_id, key_id, day),
-            )
+                tx.of(Keys).trim_used(before=day_of(now - timedelta(days=DAYS_KEPT)))
+            periods = (_name(minute), _name(minute - timedelta(minutes=1)), day)
+            return [tx.used.get(key_id, period) for period in periods]
 
         try:
             # Without anything new it is a read, which waits for no writer.
-            run = self._store.write_directory if new or self._trimmed_on != day else self._store.read_directory
+            store = self._store.for_organisation(counts.org_id)
+            run = store.write if new or self._trimmed_on != day else store.read
             of_minute, of_before, of_day = await run(exchange)
         except StoreError as error:
             counts.new += new
             log.warning("the counts of %s were not exchanged: %s", key_id, error)
             return
         self._trimmed_on = day
-        counts.minute, counts.requests, counts.before, counts.day = (
-            minute,
-            of_minute.requests,
-            of_before.requests,
-            of_day,
-        )
+        counts.minute, counts.day = minute, of_day
+        counts.requests, counts.before = of_minute.requests, of_before.requests
         counts.exchanged_at = time.monotonic()
         for other, one in list(self._counts.items()):
             if other != key_id and not one.new and time.monotonic() - one.exchanged_at > KEPT_S:
                 del self._counts[other]
 
 
-def _beyond(limit: str, wait_s: int) -> Refusal:
+def _beyond(limit: str, wait_s: int) -> NotAdmitted:
     text = f"this key may use {limit}, and has: wait, or ask an administrator for more"
-    return Refusal(429, text, (b"retry-after", str(wait_s).encode()))
+    return NotAdmitted(429, text, (b"retry-after", str(wait_s).encode()))
 
 
 def _minute(now: datetime) -> datetime:

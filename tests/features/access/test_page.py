@@ -11,8 +11,9 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from perdure import AsyncPerdure
-from perdure.core.access.values import LOCAL, AuditFilter, Limits
-from perdure.library.access import Access
+from perdure.core.incoming.principals import LOCAL, UseLimits
+from perdure.features.access.service import Access
+from perdure.features.access.values import AuditFilter
 from perdure.server.config import ServerConfig
 from perdure.server.routes.health import VERSION
 from perdure.ui.pages.routes import PAGES as MODULES
@@ -192,7 +193,7 @@ async def test_a_key_is_made_and_revoked_in_the_browser(chromium: Browser, tmp_p
         access = Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
         ann = await access.create_user("Ann")
         _, old = await access.create_key(
-            "laptop", "user", user_id=ann.id, limits=Limits(tokens_per_day=100_000, requests_per_minute=60)
+            "laptop", "user", user_id=ann.id, limits=UseLimits(tokens_per_day=100_000, requests_per_minute=60)
         )
         await access.create_organisation("Acme")
         _, text = await access.create_key("root", "admin")

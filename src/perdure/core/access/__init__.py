@@ -1,1 +1,0 @@
-"""Who may do what: organisations, their users and API keys, scopes, limits, and the audit log. Values only."""

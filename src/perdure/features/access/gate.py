@@ -1,0 +1,172 @@
+"""The gate of a store with keys: who a request is for, whether that is enough for its route, and the audit log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+
+from starlette.types import Message, Scope, Send
+
+from perdure.core.errors import PerdureError, StoreError
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.incoming.principals import LOCAL, Principal
+from perdure.features.access.keys import KeyRing, KeySessions
+from perdure.features.access.limits import Limiter
+from perdure.features.access.organisations import OpenOrganisations, OrganisationGone
+from perdure.features.access.scopes import ID, ScopeRule, rule_of, without_ids
+from perdure.features.access.service import Access
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.access.gate import Gate, NotAdmitted, keys_in
+from perdure.server.config import ServerConfig
+from perdure.server.log import trace_id
+from perdure.server.prompt import KEY_S, within
+
+log = logging.getLogger(__name__)
+
+_ID = re.compile(ID)
+
+
+class StoreGate(Gate):
+    """Decides about each request by its key and its path."""
+
+    def __init__(self, library: AsyncPerdure, config: ServerConfig) -> None:
+        super().__init__(library, config)
+        store, clock = library.app.shared.store, library.app.ports.clock
+        self.ring = KeyRing(store, clock)
+        self.sessions = KeySessions(config.api_key, clock, library.upkeep.claim, self.ring, library.app.ports.cipher)
+        self.limiter = Limiter(store, clock)
+        self.organisations = OpenOrganisations(library)
+
+    @property
+    def needed(self) -> bool:
+        """Whether a request needs a key, as far as is known: it does where other machines reach the server, and where
+        there are any keys, also if none of them counts any more: nobody is let in because a key expires."""
+        return self.is_guarded or self.ring.are_there
+
+    async def look(self) -> bool:
+        return self.is_guarded or await self.ring.look()
+
+    async def usable(self) -> bool:
+        if self.own_key is not None:
+            return True
+        if self.is_guarded:
+            return await self.ring.is_one_current()
+        await self.ring.look_ahead()
+        return True
+
+    async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
+        """Who a request is for. Raises: NotAdmitted: as for every gate; 403 with too small a scope, 429 beyond a limit.
+        StoreError."""
+        principal = scope["perdure.principal"] = await self.identify(scope, headers, is_page=is_page)
+        if principal is not LOCAL:  # who may do everything, as often as it likes
+            self._check_scope(scope, principal)
+            await self.limiter.admit(principal)
+        return principal
+
+    async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+        """The same for a program. While the store does not answer, what was known of its key counts."""
+        try:
+            return await within(KEY_S, self.admit(scope, headers, is_page=False))
+        except StoreError:
+            if (principal := self._recall(headers)) is None:
+                raise
+        self._check_scope(scope, principal)
+        return principal
+
+    def _recall(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Who a request is for as it was known last; without a key, whoever sits at this machine if none was needed."""
+        for text in keys_in(headers):
+            if (principal := self.ring.recall(text)) is not None:
+                return principal
+        return LOCAL if self.ring.has_looked and not self.needed else None
+
+    @staticmethod
+    def _check_scope(scope: Scope, principal: Principal) -> None:
+        """Raises: NotAdmitted: the route needs more."""
+        scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
+        rule = rule_of(scope["method"], scope["path"])
+        needed = "admin" if rule is None else rule.scope
+        if not principal.may(needed):
+            raise NotAdmitted(403, f"this needs a key with the scope {needed!r}, and yours has {principal.scope!r}")
+        if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
+            raise NotAdmitted(
+                403, "this is about the whole server: only administrators of the default organisation may"
+            )
+
+    async def principal_of(self, key: bytes) -> Principal | None:
+        return await super().principal_of(key) or await self.ring.principal_of(key)
+
+    def use(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
+        return contextlib.nullcontext(self.library) if org_id == DEFAULT_ORG else self._use_other(org_id)
+
+    @contextlib.asynccontextmanager
+    async def _use_other(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                library = await stack.enter_async_context(self.organisations.use(org_id))
+            except OrganisationGone:  # the key is remembered for a moment longer
+                raise NotAdmitted(401, "Unauthorized") from None
+            yield library
+
+    async def start(self) -> None:
+        await self.organisations.start()
+
+    async def drain(self, within_s: float) -> None:
+        await self.organisations.drain(within_s)
+
+    async def close(self) -> None:
+        """Close the open organisations, and write what is only counted here."""
+        await self.organisations.close()
+        try:
+            await self.limiter.close()
+            await self.ring.close()
+        except PerdureError as error:
+            log.warning("the last counts of keys are lost: %s", error)
+
+    def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
+        """A `send` that notes an audited request in the log when it has succeeded, before its answer begins."""
+        if not self.needed or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
+            return send
+        start: Message | None = None  # held back until the body names what was made
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                start = message
+                return
+            if start is not None:
+                found = _ID.findall(scope["path"]) or _ID.findall(_header(start, b"hx-redirect")) or _ids_in(message)
+                await self._note(scope, principal, rule, found[-1] if found else "")
+                await send(start)
+                start = None
+            await send(message)
+
+        return send_and_note
+
+    async def _note(self, scope: Scope, principal: Principal, rule: ScopeRule, object_id: str) -> None:
+        access = Access.of(self.library.app, principal, trace_id())
+        try:
+            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], object_id)
+        except PerdureError as error:  # what was done stays done
+            log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
+
+
+def _header(start: Message, name: bytes) -> str:
+    """A header of an answer; empty: it has none of this name."""
+    return next((value.decode("latin-1") for key, value in start["headers"] if key.lower() == name), "")
+
+
+def _ids_in(message: Message) -> list[str]:
+    """The ids of what an answer shows, if its body is one object that names them; else none."""
+    if message.get("more_body"):
+        return []
+    try:
+        shape = json.loads(message.get("body", b""))
+    except ValueError:
+        return []
+    ids = [shape.get("id"), *(shape.get("agent_ids") or ())] if isinstance(shape, dict) else []
+    return [one for one in ids if isinstance(one, str) and _ID.fullmatch(one)]

@@ -1,1 +1,0 @@
-"""The tables of the directory: organisations, users, keys, the audit log, and what was used."""
