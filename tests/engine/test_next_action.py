@@ -9,7 +9,7 @@ import pytest
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
-from perdure.engine.log.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
+from perdure.engine.log.next_action import CallModel, CallTools, Done, EndRun, MakeRequest, next_action
 from perdure.engine.log.run_log import STOP, OpenCall, RunLog
 from perdure.testing.clock import START
 
@@ -108,8 +108,8 @@ def test_a_reply_without_a_call_ends_the_run() -> None:
     said = message(1, Text("hello"), of=step(0))
     cut = replace(step(0), stop_reason="max_tokens_exceeded")
 
-    assert next_action(log(messages=(said,), steps=(step(0),))) == Finish("end_turn")
-    assert next_action(log(messages=(said,), steps=(cut,))) == Finish("max_tokens_exceeded")
+    assert next_action(log(messages=(said,), steps=(step(0),))) == EndRun("end_turn")
+    assert next_action(log(messages=(said,), steps=(cut,))) == EndRun("max_tokens_exceeded")
 
 
 def test_the_last_allowed_step_s_calls_are_still_answered() -> None:
@@ -118,7 +118,7 @@ def test_the_last_allowed_step_s_calls_are_still_answered() -> None:
     asked = message(1, CALL, of=steps[2])
 
     assert isinstance(next_action(log(messages=(asked,), steps=steps)), CallTools)
-    assert next_action(log(messages=(asked, message(2, RESULT, of=steps[2])), steps=steps)) == Finish("max_steps")
+    assert next_action(log(messages=(asked, message(2, RESULT, of=steps[2])), steps=steps)) == EndRun("max_steps")
 
 
 def test_a_failed_step_ends_the_run_with_its_failure() -> None:
@@ -126,7 +126,7 @@ def test_a_failed_step_ends_the_run_with_its_failure() -> None:
     failure = Failure(kind="llm_rate_limit", message="too many")
     failed = replace(step(0, "failed"), stop_reason="llm_api_error", failure=failure)
 
-    assert next_action(log(steps=(failed,))) == Finish("llm_api_error", failure)
+    assert next_action(log(steps=(failed,))) == EndRun("llm_api_error", failure)
 
 
 def build_refusal(index: int) -> tuple[Message, Message]:
@@ -174,7 +174,7 @@ def test_a_run_ends_with_the_words_that_it_asked_for() -> None:
     words = message(10, Text("I can't."), of=steps[4])
     lost = step(4, "pending", lease=1)
 
-    assert next_action(log(run, messages=(*refused, notice, words), steps=steps)) == Finish("end_turn")
+    assert next_action(log(run, messages=(*refused, notice, words), steps=steps)) == EndRun("end_turn")
     assert next_action(log(run, messages=(*refused, notice), steps=(*steps[:4], lost))) == MakeRequest(abandoned=lost)
     assert next_action(log(run, messages=(*refused, notice), steps=steps[:4])) == MakeRequest()
 
@@ -184,7 +184,7 @@ def test_a_run_that_was_asked_to_stop_stops_before_anything_else(steps: tuple[St
     """Also with calls open: finishing gives them their results."""
     asked = (message(1, CALL, of=steps[0]),) if steps else ()
 
-    assert next_action(log(replace(RUN, cancel_requested=True), messages=asked, steps=steps)) == Finish("cancelled")
+    assert next_action(log(replace(RUN, cancel_requested=True), messages=asked, steps=steps)) == EndRun("cancelled")
 
 
 def test_an_ended_run_is_done() -> None:

@@ -17,7 +17,7 @@ from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId
 from perdure.core.runs import Prefix
 from perdure.engine.context_engines import ContextEngines
 from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import Memory, rewrite_reason
+from perdure.engine.prompt.prefixes import MemoryState, rewrite_reason
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 
@@ -63,7 +63,7 @@ def reason(
         ),
     )
     agent, conversation = replace(AGENT, settings_revision=revision), replace(CONVERSATION, first_seq=first_seq)
-    memory = Memory(versions={"block-1": version}, counts=Counts())
+    memory = MemoryState(versions={"block-1": version}, counts=Counts())
     inputs = cast(UnitInputs, SimpleNamespace(now=now, engines=ContextEngines(), models=ModelRegistry()))
     return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, inputs=inputs)
 

@@ -132,12 +132,12 @@ class RowsCut:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecalled:
-    """Recalled memory was appended to the run's requests.
+    """Recalled memory was appended to the run's requests, or `problem` says why not.
 
     Args:
-        tokens: of the text.
-        sources: in its order, each with `kind` (fact, passage, turn), `id`, `score` from 0 to 1, and a `name` for
-            people.
+        tokens: how many the appended text takes.
+        sources: in the order of the text, each with `kind` (fact, passage, turn), `id`, `score` from 0 to 1, and a
+            readable `name`.
         problem: why the recall did not run, or not in time; then there is no source.
     """
 

@@ -292,11 +292,12 @@ class ModelProvider:
     """A provider whose models have the handle `name/...`.
 
     Args:
-        provider_type: whose API it speaks, in the client's words.
-        base_url: its address; empty: that of its type. With `HIDDEN_QUERY` in place of what may hold a key; of one that
-            was stored before that was so, as it is.
-        private: whether that address may be on this machine or in a private network.
-        sealed: its key and, behind a line break, the query of its address, encrypted; empty: there is neither.
+        provider_type: whose API it speaks, as clients name it.
+        number: its place among the organisation's providers, ascending as they were added.
+        base_url: its address; empty: that of its type. Its query may hold a key, so `HIDDEN_QUERY` stands in place of
+            it. Older versions stored the query too.
+        private: whether the address is allowed to be on this machine or in a private network.
+        sealed: its key and, after a newline, the query of its address, encrypted; empty: there is neither.
         region, api_version: stored and returned, as clients set them.
         synced_at: when it last listed its models.
     """

@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A stored secret: `sealed` is its encrypted value, for this owner and name only."""
+    """A stored secret. `sealed`: its value, encrypted so that it opens only together with this owner and name."""
 
     owner_id: str
     name: str

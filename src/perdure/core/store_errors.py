@@ -27,7 +27,7 @@ class StoreError(PerdureError):
 
 
 class StoreBusy(StoreError):
-    """Somebody else holds the database for too long."""
+    """Another process or connection has locked the database for longer than the store waits."""
 
 
 class StoreFull(StoreError):

@@ -20,7 +20,7 @@ from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.log.interrupts import to_the_end
-from perdure.engine.log.next_action import Finish
+from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.storage.tx import Tx
@@ -95,7 +95,7 @@ def has_budget(agent: Agent, options: RunOptions) -> bool:
     return bool(agent.settings.get(LIMITS)) or options.max_cost_usd is not None or options.key_id is not None
 
 
-def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Finish | None:
+def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndRun | None:
     """The end of a run that may make no other model call, because of its cost, or of the day of its agent or key; None:
     it may go on. Its own tokens are `next_action`'s."""
     options = log.run.options
@@ -192,10 +192,10 @@ def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _end(budget: str, message: str) -> Finish:
+def _end(budget: str, message: str) -> EndRun:
     if budget == "max_tokens":
-        return Finish("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
-    return Finish("insufficient_credits", Failure(kind=MAX_COST, message=message))
+        return EndRun("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
+    return EndRun("insufficient_credits", Failure(kind=MAX_COST, message=message))
 
 
 def _dollars(amount: float) -> str:

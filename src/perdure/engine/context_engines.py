@@ -385,7 +385,7 @@ class EngineCalls:
     async def call(
         self, engine: ContextEngine, function: Callable[..., Any], *arguments: object, times: int = 1
     ) -> Any:
-        """What a function of an engine returns. Raises: EngineFailed."""
+        """Call a function of an engine within its time limit, or `times` that limit. Raises: EngineFailed."""
         name, limit_s = getattr(function, "__name__", "a call"), engine.timeout_s * times
         if self._late.get(id(engine), 0) >= LATE_MAX:
             raise EngineFailed(f"{LATE_MAX} earlier calls of it have not come back")

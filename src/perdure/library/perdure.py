@@ -202,7 +202,9 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         agents = self.all_agents
         handle = (await self._app.decide()).handle if model is None else model
         await agents.check_model(handle)
-        new_blocks = as_blocks(blocks)
+        if isinstance(blocks, Mapping):
+            blocks = [NewBlock(label=label, value=value) for label, value in blocks.items()]
+        new_blocks = tuple(blocks)
         labels = {block.label for block in new_blocks}
         for label, value in (("persona", persona), ("human", human)):
             if label not in labels:
@@ -301,10 +303,3 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         Raises: NotFound.
         """
         await self.agent_of(agent_id).delete()
-
-
-def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:
-    """The blocks to create, from label -> value or as they are."""
-    if isinstance(blocks, Mapping):
-        return tuple(NewBlock(label=label, value=value) for label, value in blocks.items())
-    return tuple(blocks)

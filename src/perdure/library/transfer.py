@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.corrections import Correction
@@ -12,6 +12,7 @@ from perdure.core.passages import Archive, Passage
 from perdure.domain.conversations.agent_copies import copy_agent, list_forgotten, restore_agent
 from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.domain.conversations.transfer import archive_line, import_passages, open_import, parse_line, passage_line
+from perdure.domain.provenance.context import with_sources
 from perdure.domain.values import BATCH, batches
 from perdure.library.parts.checks import outside
 from perdure.library.parts.part import AsyncPart
@@ -141,6 +142,4 @@ def _no_archive(number: int) -> InvalidInput:
 
 
 def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
-    passages = tx.passages.page(archive_id, limit=BATCH, above=after)
-    writes = {write.ref: write for write in tx.sources.list_by_refs(archive_id, [one.id for one in passages])}
-    return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]
+    return with_sources(tx, tx.passages.page(archive_id, limit=BATCH, above=after))

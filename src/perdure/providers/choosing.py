@@ -59,7 +59,7 @@ class Choice:
     is_setting: bool = False
 
 
-def last_choice() -> Choice:
+def fallback_choice() -> Choice:
     """The choice where no provider has a model: one that is there without. If there is none, its reason says so."""
     for handle, (_, model) in feature_models().items():
         return Choice(handle, model.about)
@@ -67,7 +67,8 @@ def last_choice() -> Choice:
 
 
 def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
-    """The choice without network: a provider with a key is taken, a server whose models are unknown is not."""
+    """Choose a model without network: that of the setting, else of the first provider with a key and a default model,
+    else `fallback_choice`. A local server is passed over: only it can say which models it has."""
     if setting:
         return Choice(setting, "from PERDURE_MODEL", is_setting=True)
     notes: list[str] = []
@@ -82,7 +83,7 @@ def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
                 f"{endpoint.source} names a server whose models are not known without asking it:"
                 f" set PERDURE_MODEL={provider.name}/NAME"
             )
-    return replace(last_choice(), notes=tuple(notes))
+    return replace(fallback_choice(), notes=tuple(notes))
 
 
 async def choose_from(

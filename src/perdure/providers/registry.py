@@ -81,7 +81,7 @@ class ModelRegistry:
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._last = choosing.last_choice()
+        self._last = choosing.fallback_choice()
         self.choice = self._last
         """The default: the model of agents that name none."""
         self.has_chosen = False

@@ -255,21 +255,16 @@ FLUSH_MS = 3_000
 """How long a server that stops waits for the collector."""
 
 
-def wants_export(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for spans to be sent."""
-    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
-    return exporter == "otlp" or (not exporter and any(environment.get(name, "").strip() for name in ENDPOINTS))
-
-
 @contextlib.contextmanager
 def exported_spans(environment: Mapping[str, str]) -> Iterator[bool]:
     """Send the spans of this process inside the context, if the environment asks for it; whether it does.
 
     Raises: ExtraMissing.
     """
-    if not wants_export(environment):
+    is_off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    is_named = exporter == "otlp" or (not exporter and any(environment.get(name, "").strip() for name in ENDPOINTS))
+    if is_off or not is_named:
         yield False
         return
     try:

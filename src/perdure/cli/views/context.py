@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perdure.cli.views.view import first_names, local_time, new_table, plural, short_id, visible
+from perdure.cli.views.view import ByWidth, first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.request.explain import REASONS
 from perdure.context.request.overview import ContextOverview
 from perdure.core.nodes import message_handle
@@ -48,20 +48,15 @@ def context_view(overview: ContextOverview) -> RenderableType:
         table.add_row(Text(sign, style=style), name, f"{tokens:,}", f"{100 * tokens / total:.1f} %")
     used = 100 * overview.used_tokens / max(1, overview.window_tokens)
     head = f"{visible(overview.model)}: {overview.used_tokens:,} of {overview.window_tokens:,} tokens ({used:.1f} %)"
-    return Group(Text(head), _Bar(rows), table, *(Text(text, style) for text, style in _remarks(overview)))
+    remarks = (Text(text, style) for text, style in _remarks(overview))
+    return Group(Text(head), ByWidth(partial(_bar, rows)), table, *remarks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
+def _bar(rows: Sequence[tuple[str, int]], width: int) -> Iterator[Text]:
     """A bar of parts (name, tokens), as wide as the terminal has room for."""
-
-    rows: Sequence[tuple[str, int]]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        size = max(10, min(BAR_CELLS, options.max_width - 2))
-        counts = cells([tokens for _, tokens in self.rows], size)
-        signs = ((_SIGNS[name], count) for (name, _), count in zip(self.rows, counts, strict=True))
-        yield Text.assemble(*((sign * count, style) for (sign, style), count in signs))
+    counts = cells([tokens for _, tokens in rows], max(10, min(BAR_CELLS, width - 2)))
+    signs = ((_SIGNS[name], count) for (name, _), count in zip(rows, counts, strict=True))
+    yield Text.assemble(*((sign * count, style) for (sign, style), count in signs))
 
 
 def _remarks(overview: ContextOverview) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -136,18 +135,15 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
         yield diff if diff.plain else no_diff
 
 
-@dataclass(frozen=True, slots=True)
-class _Agents:
+def agents_view(rows: Sequence[view.AgentRow]) -> RenderableType:
     """A table of agents. In a narrow terminal without their ids, which commands need only to tell equal names apart."""
 
-    rows: Sequence[view.AgentRow]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        are_named = len({row.info.name for row in self.rows}) == len(self.rows)
-        left_out = {"id"} if are_named and options.max_width < WITH_IDS_CELLS else set[str]()
+    def lay_out(width: int) -> Iterator[RenderableType]:
+        are_named = len({row.info.name for row in rows}) == len(rows)
+        left_out = {"id"} if are_named and width < WITH_IDS_CELLS else set[str]()
         names = [name for name in ("name", "id", "model", "last used", "messages") if name not in left_out]
         table = view.new_table(*names, right=("messages",), styles={"name": "bold", "id": "dim"})
-        for row in self.rows:
+        for row in rows:
             cells = {
                 "name": view.visible(row.info.name),
                 "id": row.info.id,
@@ -158,10 +154,7 @@ class _Agents:
             table.add_row(*(cells[name] for name in names))
         yield table
 
-
-def agents_view(rows: Sequence[view.AgentRow]) -> RenderableType:
-    """The agents as a table."""
-    return _Agents(rows) if rows else Text("There are no agents yet.")
+    return view.ByWidth(lay_out) if rows else Text("There are no agents yet.")
 
 
 def conversations_view(rows: Iterable[view.ConversationRow]) -> RenderableType:

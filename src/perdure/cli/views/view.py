@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -252,6 +252,16 @@ class Output:
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         """Set the calls whose results the next run begins with; their arguments are those that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByWidth:
+    """What is laid out when the width of the terminal is known, which `make` is given in cells."""
+
+    make: Callable[[int], Iterable[RenderableType]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.make(options.max_width)
 
 
 def new_table(

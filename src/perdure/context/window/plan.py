@@ -413,21 +413,24 @@ def cut_oversized(situation: Situation) -> Stub | None:
     if situation.nodes or others:
         other_tokens += SECTION_OVERHEAD + NODE_OVERHEAD + summary_limit(situation.certificate.budget_tokens)
     most = max(room * OVERSIZE_SHARE, min((room - other_tokens) * 0.9, room * CUT_SHARE_MAX))
-    return _stub(situation, newcomers, sum(rows.values()) - most)
+    return _plan_stubs(situation, newcomers, sum(rows.values()) - most)
 
 
 def _cut(situation: Situation, rows: Sequence[Message]) -> Stub | None:
     """Plan to cut the largest of these rows by as much as is over the budget; None if that can't help."""
     over = situation.certificate.over_tokens * max(1.0, _overestimate(situation.certificate))
-    return _stub(situation, rows, over + WORTH_TOKENS)
+    return _plan_stubs(situation, rows, over + WORTH_TOKENS)
 
 
-def _stub(situation: Situation, rows: Sequence[Message], less: float) -> Stub | None:
-    """Plan to cut these rows by `less` tokens together, the largest to one size; None if nothing is gained."""
-    if not situation.can_open or less <= 0:
+def _plan_stubs(situation: Situation, rows: Sequence[Message], tokens_to_save: float) -> Stub | None:
+    """Plan to show rows in part, so that together they take `tokens_to_save` tokens less.
+
+    Rows above a common size are cut to it. None: nothing is gained, or the model could not open what is cut.
+    """
+    if not situation.can_open or tokens_to_save <= 0:
         return None
     tokens = {message.seq: situation.tokens_of(message) for message in rows if stub_chars(message)}
-    level = _level(sorted(tokens.values(), reverse=True), less)
+    level = _level(sorted(tokens.values(), reverse=True), tokens_to_save)
     stubs = dict(situation.stubs)
     for message in rows:
         size = tokens.get(message.seq, 0)

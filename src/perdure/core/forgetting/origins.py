@@ -66,7 +66,7 @@ class FactOrigin:
     """Where a fact comes from.
 
     Args:
-        versions: all, oldest first, with the times at which it was true in the agent's zone.
+        versions: all, oldest first; the times at which each was true are in the time zone of the agent.
         sources: the messages, passages and texts that support it, oldest first.
     """
 

@@ -20,6 +20,7 @@ from perdure.domain.archives.passages import check_passage, find_own_archive, ow
 from perdure.domain.conversations.copy_values import AgentCopy, BlockValue, ConversationCopy, HiddenText, OpenCallCopy
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
+from perdure.domain.provenance.context import with_sources
 from perdure.storage.tx import Tx
 
 
@@ -84,10 +85,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.owners.list_agents("archives", archive.id)) != [agent_id]:
         archive = None  # what it holds may be others'
-    passages = [] if archive is None else tx.passages.page(archive.id, limit=_ALL)
-    if archive is not None:
-        writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
-        passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
+    passages = [] if archive is None else with_sources(tx, tx.passages.page(archive.id, limit=_ALL))
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
     rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(

@@ -8,15 +8,16 @@ looked at: they keep their label where they are shown to people, and reading one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perdure.core.blocks import WORKING_CHECKPOINT, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import MemoryRecalled
 from perdure.core.features import Point
-from perdure.core.ids import AgentId, MessageId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
+from perdure.core.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, MemoryWrite, Source, WriteSource, write_sources
 from perdure.domain.texts import keepers
 from perdure.storage.tx import Tx
 
@@ -93,13 +94,25 @@ def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId
     return found
 
 
+def writes_of_passages(tx: Tx, passages: Sequence[Passage]) -> Mapping[str, MemoryWrite]:
+    """Id of a passage -> its write, of those whose sources are known."""
+    by_archive: dict[ArchiveId, list[str]] = {}
+    for passage in passages:
+        by_archive.setdefault(passage.archive_id, []).append(passage.id)
+    found = (write for archive_id, ids in by_archive.items() for write in tx.sources.list_by_refs(archive_id, ids))
+    return {write.ref: write for write in found}
+
+
+def with_sources(tx: Tx, passages: Sequence[Passage]) -> list[Passage]:
+    """Return these passages with what they were written from."""
+    writes = writes_of_passages(tx, passages)
+    return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]
+
+
 def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ...]:
     """Return what these passages say from outside: the sources they were written from, and the files they are of."""
-    found: dict[Source, None] = {}
-    for archive_id in dict.fromkeys(passage.archive_id for passage in passages):
-        ids = [passage.id for passage in passages if passage.archive_id == archive_id]
-        for write in tx.sources.list_by_refs(archive_id, ids):
-            found |= dict.fromkeys(one.source for one in write.sources if not one.source.is_trusted)
+    writes = writes_of_passages(tx, passages).values()
+    found = dict.fromkeys(one.source for write in writes for one in write.sources if not one.source.is_trusted)
     for passage in passages:
         if whole := [one for find in PASSAGE_SOURCE.functions if (one := find(tx, passage)) is not None]:
             found |= dict.fromkeys(whole)

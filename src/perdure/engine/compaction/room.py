@@ -25,10 +25,10 @@ from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.engine.compaction.summarise import SummaryTask, load_prepared, situation_of
 from perdure.engine.context_engines import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
-from perdure.engine.log.next_action import Finish
+from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, view_key
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
-from perdure.engine.prompt.prefixes import Memory, delta_texts, read_memory, recompile_prefix, rewrite_reason
+from perdure.engine.prompt.prefixes import MemoryState, delta_texts, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.prompt.tail import build_notes
 from perdure.engine.records.rows import NEWEST, end_run, engine_drafts
 from perdure.storage.tx import Tx
@@ -230,7 +230,7 @@ class RequestBuilder:
     guards: GuardSettings
     opening: ConversationState
     conversation: Conversation
-    memory: Memory
+    memory: MemoryState
     view_tokens: int
     overcount: int
     window: tuple[int, int]
@@ -249,7 +249,7 @@ class RequestBuilder:
 
     def end(self, error: Exception) -> Progress:
         """End the run, because its request can't be made small enough."""
-        end = Finish(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
+        end = EndRun(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
         return end_run(self.tx, self.log, end, self.events, self.inputs)
 
     def add(self, messages: Sequence[Message]) -> None:

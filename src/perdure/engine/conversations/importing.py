@@ -37,7 +37,7 @@ from perdure.engine.approvals.answers import approval_pending, tools_of, waits_b
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.room import without_open_calls
 from perdure.engine.compaction.summarise import NO_RUN, Summary, situation_of
-from perdure.engine.log.next_action import Finish
+from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import run_log_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import compile_prefix, read_memory, recompile_prefix, store_prefix
@@ -212,7 +212,7 @@ async def import_waiting(
         }
         rows = tx.messages.append(run, [_waiting(one, waits, inputs.now) for one in drafts], tokens, at=inputs.now)
         events: list[Event] = [RunQueued(run.id), *(MessageAdded(row.seq, row) for row in rows)]
-        end_run(tx, run_log_of(tx, run), Finish("requires_approval"), events, inputs)
+        end_run(tx, run_log_of(tx, run), EndRun("requires_approval"), events, inputs)
 
     await ports.store.write(add)
 

@@ -45,7 +45,7 @@ class CallTools:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class EndRun:
     """End the run."""
 
     reason: StopReason
@@ -57,7 +57,7 @@ class Done:
     """The run has ended."""
 
 
-Action = MakeRequest | CallModel | CallTools | Finish | Done
+Action = MakeRequest | CallModel | CallTools | EndRun | Done
 
 
 REPAIRS = 3
@@ -82,23 +82,23 @@ def next_action(log: RunLog) -> Action:
     if run.ended:
         return Done()
     if run.cancel_requested:
-        return Finish("cancelled")
+        return EndRun("cancelled")
     if run.options.note:
-        return Finish("end_turn")
+        return EndRun("end_turn")
     if step is not None and step.status == "pending":
         return CallModel(step) if step.lease_number == run.lease_number else MakeRequest(abandoned=step)
     if calls := open_calls_in(log.messages):
         # None is executed before all are answered: whoever decides sees what the model wants as a whole.
-        return Finish("requires_approval") if any(call.waits for call in calls) else CallTools(calls)
+        return EndRun("requires_approval") if any(call.waits for call in calls) else CallTools(calls)
     if log.questions:
-        return Finish("end_turn")
+        return EndRun("end_turn")
     answer = log.last_answer
     if log.rule_scope is not None and answer is not None and (action := _rule_action(log, log.rule_scope, answer)):
         return action
     if answer is not None and _has_spoken(log, answer):
-        return Finish("end_turn")
+        return EndRun("end_turn")
     if step is not None and step.status == "success" and (answer is None or not answer.calls):
-        return Finish(step.stop_reason or "end_turn")
+        return EndRun(step.stop_reason or "end_turn")
     if (
         step is not None
         and step.status == "failed"
@@ -106,7 +106,7 @@ def next_action(log: RunLog) -> Action:
             0 < len(log.overflows) <= OVERFLOWS and log.overflows[-1] is step  # a smaller request may fit
         )
     ):
-        return Finish(step.stop_reason or "error", step.failure)
+        return EndRun(step.stop_reason or "error", step.failure)
     if limit := _limit(log):
         return limit
     return MakeRequest(reminder=STOP if _is_stuck(log) and not log.must_speak else None)
@@ -130,14 +130,14 @@ def _is_stuck(log: RunLog) -> bool:
     return log.refusals > REPAIRS or count_repeats(tool_steps(log.messages)) >= REPAIRS
 
 
-def _limit(log: RunLog) -> Finish | None:
+def _limit(log: RunLog) -> EndRun | None:
     """The end of a run that has made as many model calls, or used as many tokens, as it may; None: it may go on."""
     if log.steps_taken >= log.run.max_steps:
-        return Finish("max_steps")
+        return EndRun("max_steps")
     most = log.run.options.max_tokens
     if most is not None and (used := log.usage.total_tokens) >= most:
         message = f"the run has used {used:,} tokens, and may use {most:,}"
-        return Finish("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
+        return EndRun("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
     return None
 
 
@@ -148,7 +148,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
         return None
     state = rule_state(rule_scope, log.past_calls, answer=answer.seq)
     if state.problem is not None:
-        return Finish("error", Failure(kind="tool_rules", message=state.problem))
+        return EndRun("error", Failure(kind="tool_rules", message=state.problem))
     if answer.calls and state.exit_tool is None:
         return _heartbeat(log, answer, state) if rule_scope.loop.heartbeats else None
     if step is None or step.id != answer.step_id:
@@ -160,7 +160,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     if state.missing:
         return _remind(log, answer, f"call {_either(state.missing)} at least once before you are done")
     if state.exit_tool is not None:
-        return Finish("tool_rule")
+        return EndRun("tool_rule")
     if state.refuses_answer and rule_scope.loop.heartbeats and not state.goes_on:
         if log.must_speak or not answer.text:
             return None
@@ -185,7 +185,7 @@ def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
         return MakeRequest(reminder="Your tool rules ask for another step, so you have control again.")
     if state.missing:
         return _remind(log, answer, f"call {_either(state.missing)} at least once before you are done")
-    return Finish("end_turn")
+    return EndRun("end_turn")
 
 
 def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleViolated") -> Action:
@@ -193,7 +193,7 @@ def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleV
     if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
         return MakeRequest()  # it is in the log already, and room had to be made first
     if log.reminders >= REMINDERS:
-        return Finish(
+        return EndRun(
             "no_tool_call",
             Failure(
                 kind="no_tool_call",

@@ -61,7 +61,9 @@ MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memo
 """What else belongs to an agent's memory, with its versions, as a log has to be told of."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
-MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], Memory, Prefix, UnitInputs], Sequence[str]] = Point("memory_deltas")
+MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
+    "memory_deltas"
+)
 """Texts that bring a log from the versions that it has seen to those of the memory, behind this prefix."""
 
 _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort", "max_reasoning_tokens", "extra")
@@ -72,7 +74,7 @@ _FORM = ("words", "profile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryState:
     """The memory of an agent at one moment: the version of each block, folder and open file by its id, that of the
     newest change of a fact by a person, and how much is out of view."""
 
@@ -112,19 +114,19 @@ def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Pr
     return None if conversation.prefix_seq is None else tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
 
 
-def read_memory(tx: Tx, opening: ConversationState) -> Memory:
+def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     """The memory of the agent now."""
     versions = opening.blocks
     for more in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **more}
-    return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
+    return MemoryState(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
 def rewrite_reason(
     tx: Tx,
     agent: Agent,
     conversation: Conversation,
-    memory: Memory,
+    memory: MemoryState,
     current: Prefix | None,
     *,
     client_tools: str | None,
@@ -189,7 +191,7 @@ def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
     return {key: version for key, version in versions.items() if not key.startswith(GRAPH_KEY)}
 
 
-def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
+def store_prefix(tx: Tx, conversation: Conversation, memory: MemoryState, prefix: Prefix) -> Prefix:
     """Store a compiled prefix; with its number and what is different from the one before. From now on the
     conversation's requests begin with it, and clients are shown it."""
     if conversation.prefix_seq is not None:
@@ -245,7 +247,7 @@ def compile_prefix(
     tx: Tx,
     agent: Agent,
     conversation: Conversation,
-    memory: Memory,
+    memory: MemoryState,
     inputs: UnitInputs,
     *,
     reason: str,
@@ -369,7 +371,7 @@ def recompile_prefix(
     tx: Tx,
     agent: Agent,
     conversation: Conversation,
-    memory: Memory,
+    memory: MemoryState,
     inputs: UnitInputs,
     current: Prefix | None,
     *,
@@ -406,7 +408,7 @@ def delta_texts(
     tx: Tx,
     agent: Agent,
     seen: Mapping[str, int],
-    memory: Memory,
+    memory: MemoryState,
     prefix: Prefix,
     inputs: UnitInputs,
     *,

@@ -35,7 +35,7 @@ from perdure.core.runs import Run, RunOptions
 from perdure.core.sources import Source
 from perdure.core.specs import ToolOutcome, bare_name
 from perdure.core.tools.arguments import unwrap_arguments
-from perdure.engine.log.next_action import Finish, next_action
+from perdure.engine.log.next_action import EndRun, next_action
 from perdure.engine.log.run_log import Progress, RunLog, open_calls_in, run_log_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.run_request import RunRequest
@@ -268,7 +268,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
     """End the run in the transaction, unless its log now says otherwise."""
     log = run_log_of(tx, tx.runs.keep_lease(log.run))
-    if not isinstance(action := next_action(log), Finish):
+    if not isinstance(action := next_action(log), EndRun):
         return Progress(log)
     events: list[Event] = []
     if action.reason == "end_turn" and (questions := log.questions):
@@ -290,7 +290,7 @@ def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs
     return replace(log, messages=(*log.messages, *rows))
 
 
-def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: UnitInputs) -> Progress:
+def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: UnitInputs) -> Progress:
     """End a run inside a transaction that holds its lease.
 
     Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
@@ -338,7 +338,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
     return Progress(replace(log, run=run), stored)
 
 
-def _result_of_open_call(call: ToolCall, started: bool, action: Finish) -> ToolResult:
+def _result_of_open_call(call: ToolCall, started: bool, action: EndRun) -> ToolResult:
     """The result of a call that the run leaves open."""
     ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
     text = f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"

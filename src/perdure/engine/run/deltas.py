@@ -17,7 +17,7 @@ from perdure.core.specs import bare_name
 from perdure.core.text.json_strings import StringMember
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
 from perdure.engine.log.interrupts import to_the_end
-from perdure.engine.log.next_action import Finish
+from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import Line, Progress, RunLog, run_log_of
 from perdure.engine.log.tool_rules import expected_states
 from perdure.engine.ports import Ports, UnitInputs
@@ -29,7 +29,7 @@ RECOVERED_RUNS = 10_000  # unended runs in one round of recovery: more than any 
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueuePlace:
     """A run, the run of its conversation whose turn it is, the agent, and whether calls wait for an answer."""
 
     run: Run
@@ -38,10 +38,10 @@ class Turn:
     waits: bool
 
 
-def turn_of(tx: Tx, key: RunKey, line: Line) -> Turn:
+def turn_of(tx: Tx, key: RunKey, line: Line) -> QueuePlace:
     """Whose turn it is in a conversation. Raises: NotFound."""
     waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
-    return Turn(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
+    return QueuePlace(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
 
 
 def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
@@ -89,7 +89,7 @@ def fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, fai
     if run.first_message_seq is None:
         run, added = add_waiting_input(tx, run, now=inputs.now)
         events += [MessageAdded(message.seq, message) for message in added]
-    return end_run(tx, run_log_of(tx, run), Finish("error", failure), events, inputs)
+    return end_run(tx, run_log_of(tx, run), EndRun("error", failure), events, inputs)
 
 
 ARGUMENTS = "tool_arguments"

@@ -16,7 +16,7 @@ from perdure.core.runs import Failure, Step
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted
-from perdure.engine.log.next_action import Finish, MakeRequest, next_action
+from perdure.engine.log.next_action import EndRun, MakeRequest, next_action
 from perdure.engine.log.run_log import Progress, RunLog, load_run_log, run_log_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.leases import holding
@@ -161,7 +161,7 @@ async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
     return await store_answers(log, await _fire(log, hooks.AfterCompaction(**_run_fields(log), by=by), ports), ports)
 
 
-async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None) -> Progress:
+async def at_run_end(log: RunLog, ports: Ports, *, finish: EndRun | None = None) -> Progress:
     """Call the hooks at the end of a run: one that is about to `finish`, or that has ended."""
     failure = log.run.failure if finish is None else finish.failure
     texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
@@ -204,7 +204,7 @@ def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitIn
     log = run_log_of(tx, tx.runs.keep_lease(log.run))
     if not isinstance(next_action(log), MakeRequest):
         return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
-    end = Finish("error", Failure(kind=HookBlocked.code, message=why))
+    end = EndRun("error", Failure(kind=HookBlocked.code, message=why))
     return end_run(tx, log, end, [*answers.events], inputs)
 
 

@@ -24,7 +24,7 @@ from perdure.engine.compaction.engine_turns import ask_engine
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.estimates import dropped_rows
 from perdure.engine.log.interrupts import Interrupted
-from perdure.engine.log.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
+from perdure.engine.log.next_action import CallModel, CallTools, Done, EndRun, MakeRequest, next_action
 from perdure.engine.log.run_log import Progress, RoomPlan, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
@@ -77,7 +77,7 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
                 if not end_hooked and "run_end" in hooks.points:
                     await at_run_end(log, ports)
                 return log
-            case Finish() as action:
+            case EndRun() as action:
                 if not end_hooked and "run_end" in hooks.points:
                     end_hooked, progress = True, await at_run_end(log, ports, finish=action)
                 else:

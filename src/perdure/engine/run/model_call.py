@@ -45,7 +45,7 @@ from perdure.engine.approvals.answers import tools_of, with_waits
 from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
-from perdure.engine.log.next_action import Finish, next_action
+from perdure.engine.log.next_action import EndRun, next_action
 from perdure.engine.log.run_log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.process import GivenBack
@@ -353,7 +353,7 @@ def _store_failure(
 
 def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool) -> Progress:
     """Store the events of a step; if it `ends` the run and nothing is left to do, end the run in this transaction."""
-    if ends and isinstance(action := next_action(log), Finish):
+    if ends and isinstance(action := next_action(log), EndRun):
         return end_run(tx, log, action, events, inputs)
     return Progress(log, tx.events.add(log.run.key, events, at=inputs.now))
 

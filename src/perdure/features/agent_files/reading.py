@@ -42,11 +42,6 @@ _RULES = {
 """The types of tool rules as the oldest files name them."""
 
 
-def is_first_layout(document: Any) -> bool:
-    """Whether a file has one agent with its memory in itself."""
-    return isinstance(document, dict) and "agents" not in document and isinstance(document.get("core_memory"), list)
-
-
 def of_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same file in the second layout. Raises: AgentFileInvalid."""
     blocks = [
@@ -272,7 +267,7 @@ def read_agent_file(content: bytes) -> AgentDocument:
         raise AgentFileInvalid(f"the file is no JSON ({error}): give an agent file, such as `agent.af`") from error
     if isinstance(document, str):  # a program wrote the text of an export as JSON once more
         return read_agent_file(document.encode("utf-8", "replace"))
-    if is_first_layout(document):
+    if isinstance(document, dict) and "agents" not in document and isinstance(document.get("core_memory"), list):
         document = of_first_layout(document)
     if not isinstance(document, dict) or not isinstance(document.get("agents"), list):
         raise AgentFileInvalid("the file is no agent file: it has neither a list `agents` nor a list `core_memory`")

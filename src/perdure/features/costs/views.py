@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.views.context import OPTIONAL, cells, cost, reason_text
-from perdure.cli.views.view import first_names, local_time, new_table, plural, short_id, visible
+from perdure.cli.views.view import ByWidth, first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.request.explain import REASONS, Explanation, RequestDiff, SegmentUse
 from perdure.core.nodes import message_handle
 from perdure.features.costs import plot
@@ -110,7 +110,7 @@ def costs_view(ledger: CostLedger) -> RenderableType:
     """The plot of the requests, what each took, the summaries, and the sums."""
     if not ledger.requests:
         return Text("no request yet")
-    parts: list[RenderableType] = [_Plot(ledger), "", _requests(ledger)]
+    parts: list[RenderableType] = [ByWidth(partial(_plot, ledger)), "", _requests(ledger)]
     more = len(ledger.requests) - REQUESTS_SHOWN + ledger.left_out
     if more > 0:
         parts.append(Text(f"… and {plural(more, 'earlier request')}; --json has all", style="dim"))
@@ -119,34 +119,29 @@ def costs_view(ledger: CostLedger) -> RenderableType:
     return Group(*parts, "", _parts(ledger.parts), "", *_sums(ledger))
 
 
-@dataclass(frozen=True, slots=True)
-class _Plot:
+def _plot(ledger: CostLedger, width: int) -> Iterator[Text]:
     """Columns of tokens, oldest first, as wide as the terminal has room for; marks below where a prefix is new."""
-
-    ledger: CostLedger
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = max(10, min(PLOT_COLUMNS_MAX, options.max_width - AXIS_CHARS - 2))
-        columns = plot.build_columns(self.ledger, room)
-        wide = 3 if len(columns) * 3 <= room and len(columns) <= WIDE_COLUMNS else 1
-        top = plot.axis_top(max(column.height for column in columns))
-        stacks = [_stack(column, top) for column in columns]
-        legend = [Text.assemble(_SIGNS[kind], f" {plot.NAMES[kind]}  ") for kind in plot.KINDS]
-        yield Text.assemble("tokens of each request  ", *legend, _MARK, " new prefix")
-        for row in range(PLOT_ROWS - 1, -1, -1):
-            label = plot.short_number(top * (row + 1) / PLOT_ROWS) if row % 4 == 3 else ""
-            line = Text(f"{label:>{AXIS_CHARS}} ┤" if label else f"{'':>{AXIS_CHARS}} │")
-            for stack in stacks:
-                kind = stack[row] if row < len(stack) else None
-                sign, style = _SIGNS[kind] if kind else (" ", "")
-                line.append(sign * max(1, wide - 1) + " " * (wide > 1), style=style)
-            yield line
-        yield Text(f"{'0':>{AXIS_CHARS}} ┴" + "─" * (len(columns) * wide))
-        if any(column.reasons for column in columns):
-            marks = "".join((_MARK[0] if column.reasons else " ").ljust(wide) for column in columns)
-            yield Text(f"{'':>{AXIS_CHARS}}  {marks}".rstrip(), style=_MARK[1])
-        last = f"{columns[-1].last:,}" if len(columns) > 1 else ""
-        yield Text(f"{'':>{AXIS_CHARS}}  1{last:>{max(1, len(columns) * wide - 1 - (wide > 1))}}", style="dim")
+    room = max(10, min(PLOT_COLUMNS_MAX, width - AXIS_CHARS - 2))
+    columns = plot.build_columns(ledger, room)
+    wide = 3 if len(columns) * 3 <= room and len(columns) <= WIDE_COLUMNS else 1
+    top = plot.axis_top(max(column.height for column in columns))
+    stacks = [_stack(column, top) for column in columns]
+    legend = [Text.assemble(_SIGNS[kind], f" {plot.NAMES[kind]}  ") for kind in plot.KINDS]
+    yield Text.assemble("tokens of each request  ", *legend, _MARK, " new prefix")
+    for row in range(PLOT_ROWS - 1, -1, -1):
+        label = plot.short_number(top * (row + 1) / PLOT_ROWS) if row % 4 == 3 else ""
+        line = Text(f"{label:>{AXIS_CHARS}} ┤" if label else f"{'':>{AXIS_CHARS}} │")
+        for stack in stacks:
+            kind = stack[row] if row < len(stack) else None
+            sign, style = _SIGNS[kind] if kind else (" ", "")
+            line.append(sign * max(1, wide - 1) + " " * (wide > 1), style=style)
+        yield line
+    yield Text(f"{'0':>{AXIS_CHARS}} ┴" + "─" * (len(columns) * wide))
+    if any(column.reasons for column in columns):
+        marks = "".join((_MARK[0] if column.reasons else " ").ljust(wide) for column in columns)
+        yield Text(f"{'':>{AXIS_CHARS}}  {marks}".rstrip(), style=_MARK[1])
+    last = f"{columns[-1].last:,}" if len(columns) > 1 else ""
+    yield Text(f"{'':>{AXIS_CHARS}}  1{last:>{max(1, len(columns) * wide - 1 - (wide > 1))}}", style="dim")
 
 
 def _stack(column: plot.Column, top: float) -> list[str]:

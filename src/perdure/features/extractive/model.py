@@ -245,7 +245,7 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
     reply = step.reply()
     answers = [message.text for message in request.messages if message.role == "assistant"]
     if all(without_notice(text) == text for text in answers):
-        reply = f"{reply}\n\n{NOTICES[step.language]}"  # the first of a conversation tells what is answering
+        reply = f"{reply}\n\n{NOTICES[step.language]}"  # the first answer in view says that no language model writes
     return (Text(clean(reply)),)
 
 

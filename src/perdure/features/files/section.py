@@ -21,7 +21,7 @@ from perdure.core.runs import Prefix
 from perdure.core.sources import Source
 from perdure.core.text.markup import escape_tags
 from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import Memory
+from perdure.engine.prompt.prefixes import MemoryState
 from perdure.features.files.file_tables import AgentFiles, Files
 from perdure.features.files.folder_tables import Folders
 from perdure.features.files.units import file_source
@@ -274,7 +274,7 @@ def _render_view(tx: Tx, file: AgentFile, limits: FileLimits, tokens: int, count
 
 
 def memory_deltas(
-    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: Memory, prefix: Prefix, inputs: UnitInputs
+    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: MemoryState, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
     """Build the delta messages about folders and files between the versions `seen` by a log and those of the memory."""
     before = {key: version for key, version in seen.items() if _is_file_key(key)}

@@ -269,7 +269,14 @@ class AsyncMcp(AsyncPart):
     async def _build(
         self, name: str, options: ServerOptions, *, open_secrets: bool, new: bool = True
     ) -> tuple[McpServer, ServerSecrets]:
-        """The server, checked but not registered, and with `open_secrets` its secrets."""
+        """Check the options and build the server, without storing it.
+
+        Args:
+            open_secrets: also return its decrypted secrets; else an empty `ServerSecrets`.
+            new: refuse a name that another server has.
+
+        Raises: InvalidInput.
+        """
         if unknown := options.keys() - ServerOptions.__annotations__.keys():
             raise InvalidInput(f"an MCP server has no {', '.join(sorted(unknown))}")
         url, command = options.get("url", ""), options.get("command", "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from perdure.cli.commands.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
@@ -25,12 +25,12 @@ if for_work(__name__):
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.forgetting.origins import origin_shape
     from perdure.features.origins.origin_values import Origin
-    from perdure.features.origins.sources import revert_shape, source_shape, write_shape
     from perdure.features.origins.values import (
         PLACE_NAMES,
         ForgetPreview,
         ForgetResult,
         RevertResult,
+        SourceSummary,
         UndoResult,
         WriteText,
     )
@@ -75,7 +75,7 @@ async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> No
         name = fold(visible(str(one.source)), NAME_CHARS) + title
         counts = (f"{count:,}" if count else "-" for count in (one.blocks, one.passages, one.facts, one.reverted))
         table.add_row(name, *counts, local_time(one.last_at))
-    view.show([source_shape(one, fields) for one in found], *([table] if found else []))
+    view.show([_source_shape(one) for one in found], *([table] if found else []))
     more = f"`perdure source show {shell_word(agent.name)} SOURCE` prints what came from one."
     view.hint(more if found else "The agent has written nothing into its memory yet.")
 
@@ -106,7 +106,7 @@ async def show_source(view: Output, agent: Agent, source: SourceName, limit: Lim
     writes = await agent.sources.show(source, limit=limit)
     parts = [part for one in writes for part in _write_view(one)]
     none = Text("Nothing in its memory came from there.")
-    view.show([write_shape(one, fields) for one in writes], *(parts or [none]))
+    view.show([_write_shape(one) for one in writes], *(parts or [none]))
     if any(one.stands for one in writes):
         command = f"perdure source revert {shell_word(agent.name)} {shell_word(source)}"
         view.hint(f"`{command}` takes all of it back, and can be undone.")
@@ -129,7 +129,7 @@ async def _revert(
         view.print(*_result_view(result))
         confirm(view, f"Take {plural(len(result.writes), 'write')} back?", action="take writes back", yes=yes)
         result = await revert()
-    view.show(revert_shape(result, fields), *_result_view(result))
+    view.show(_revert_shape(result), *_result_view(result))
     if result.correction is not None:
         view.hint(f"`perdure undo {shell_word(agent.name)} {result.correction}` brings it back.")
 
@@ -324,3 +324,24 @@ async def undo_in_chat(session: ChatSession, argument: str) -> None:
         raise InvalidInput("that is not how /undo is used: /undo [NUMBER]")
     show_undone(session.view, await session.agent.undo(int(argument) if argument else None))
     session.view.hint("the agent sees it from the next message on")
+
+
+def _source_shape(one: SourceSummary) -> dict[str, Any]:
+    """What programs get of a source."""
+    counts = ("blocks", "passages", "facts", "reverted")
+    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(one.source)} | shape
+
+
+def _write_shape(one: WriteText) -> dict[str, Any]:
+    """What programs get of a write."""
+    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
+    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
+
+
+def _revert_shape(result: RevertResult) -> dict[str, Any]:
+    """What programs get of a revert."""
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    return shape | {"conflicts": conflicts}

@@ -224,7 +224,7 @@ def _erase_page(
     if table == "events" and after is None:
         mentions.drop_deltas(owner_id)
     page = mentions.scan(table, owner_id, redactor, after=after, limit=PAGE)
-    rows = [int(found.key[0]) for found in page.found if TEXT_TABLES[table].key[:1] == ("seq",)]
+    rows = [int(found.key[0]) for found in page.found if "seq" in TEXT_TABLES[table].key[:1]]
     if any(keeper.erase(tx, table, owner_id, redactor, rows, inputs.now) for keeper in keepers()):
         return len(page.found), page.after
     if table == "passages":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -216,7 +216,7 @@ def _undo_step(
     changed = [MessageId(item.id) for item in items if item.kind == "message"]
     for item in items:
         try:
-            problem = _RESTORE[item.kind](tx, correction.agent_id, item, inputs, author)
+            problem = _restore(tx, correction.agent_id, item, inputs, author)
         except PerdureError as error:
             problem = str(error)
         restored += not problem
@@ -229,67 +229,52 @@ def _undo_step(
     return restored, conflicts
 
 
-def _restore_block(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    block = tx.blocks.get(BlockId(item.id))
-    if checksum(block.value) != item.after:
-        return f"block {block.label!r} was changed again: its history has version {item.before}"
-    value = tx.blocks.version(block.id, int(item.before)).value
-    tx.blocks.put(replace(block, value=value), expected=block.version, author=author, at=inputs.now)
+def _restore(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    """Restore a thing that a correction changed; return why it can't be restored. Raises: PerdureError."""
+    match item.kind:
+        case "block":
+            block = tx.blocks.get(BlockId(item.id))
+            if checksum(block.value) != item.after:
+                return f"block {block.label!r} was changed again: its history has version {item.before}"
+            value = tx.blocks.version(block.id, int(item.before)).value
+            tx.blocks.put(replace(block, value=value), expected=block.version, author=author, at=inputs.now)
+        case "passage":
+            return _restore_passage(tx, item, at=inputs.now)
+        case "message":
+            message = tx.messages.get(MessageId(item.id))
+            if checksum(parts_to_json(message.parts)) != item.after:
+                return f"{message.id} was changed again"
+            revise_message(tx, message, parts_from_json(item.before), inputs, author=author)
+        case "summary" if item.after is not None:  # else it was written again as its messages were, and is once more
+            conversation_seq, _, seq = item.id.partition(":")
+            (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])
+            if checksum(node.text) != item.after:
+                return f"summary {item.id} was changed again"
+            tx.nodes.put_text(node, item.before)
+        case "file":
+            return next(iter(RESTORE_FILE(tx, item)), f"{item.id} is not here")
+        case "fact":
+            return keeper_of("fact").restore(tx, item, inputs.now)
     return ""
 
 
-def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+def _restore_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
+    """Restore a passage, or remove one that was added; return why not."""
+    id_ = PassageId(item.id)
+    now = tx.passages.get(id_) if tx.passages.find_places([id_]) else None
+    if (None if now is None else checksum(passage_fields(now))) != item.after:
+        return f"{id_} was {'deleted' if now is None else 'changed'} since"
     if not item.before:
-        return _remove_passage(tx, item, at=inputs.now)
+        assert now is not None  # one that was added has a checksum
+        delete_passage(tx, now, at=at)
+        return ""
     fields = json.loads(item.before)
     for name in ("created_at", "occurred_at"):
         fields[name] = datetime.fromisoformat(fields[name])
-    passage = Passage(id=PassageId(item.id), **fields | {"tags": tuple(fields["tags"])})
-    now = tx.passages.get(passage.id) if tx.passages.find_places([passage.id]) else None
-    if (None if now is None else checksum(passage_fields(now))) != item.after:
-        return f"{passage.id} was {'deleted' if now is None else 'changed'} since"
+    passage = Passage(id=id_, **fields | {"tags": tuple(fields["tags"])})
     if now is None:
         tx.passages.add([passage])
     else:
-        TEXTS_CHANGED(tx, [passage.id], inputs.now)
+        TEXTS_CHANGED(tx, [id_], at)
         tx.passages.put(passage)
     return ""
-
-
-def _remove_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
-    """Remove a passage that was added."""
-    found = tx.passages.find_places([PassageId(item.id)])
-    if not found or checksum(passage_fields(passage := tx.passages.get(PassageId(item.id)))) != item.after:
-        return f"{item.id} was {'changed' if found else 'deleted'} since"
-    delete_passage(tx, passage, at=at)
-    return ""
-
-
-def _restore_message(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    message = tx.messages.get(MessageId(item.id))
-    if checksum(parts_to_json(message.parts)) != item.after:
-        return f"{message.id} was changed again"
-    revise_message(tx, message, parts_from_json(item.before), inputs, author=author)
-    return ""
-
-
-def _restore_summary(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    if item.after is None:  # it was written again as its messages were, and is once more
-        return ""
-    conversation_seq, _, seq = item.id.partition(":")
-    (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])
-    if checksum(node.text) != item.after:
-        return f"summary {item.id} was changed again"
-    tx.nodes.put_text(node, item.before)
-    return ""
-
-
-_RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
-    "block": _restore_block,
-    "passage": _restore_passage,
-    "message": _restore_message,
-    "summary": _restore_summary,
-    "file": lambda tx, agent_id, item, inputs, author: next(iter(RESTORE_FILE(tx, item)), f"{item.id} is not here"),
-    "fact": lambda tx, agent_id, item, inputs, author: keeper_of("fact").restore(tx, item, inputs.now),
-}
-"""What restores an item of this kind; each returns why it did not."""

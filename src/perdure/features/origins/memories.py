@@ -145,10 +145,8 @@ class MemoryOrigins:
 
     def _sources_of(self, author: Author, of: BlockVersion | Passage) -> tuple[TrustLabel, tuple[WriteSource, ...]]:
         """The label of a write, and its sources from outside."""
-        if isinstance(of, BlockVersion):
-            found = self.tx.sources.list_by_refs(of.block_id, [str(of.version)])
-        else:
-            found = self.tx.sources.list_by_refs(of.archive_id, [of.id])
+        owner_id, ref = (of.block_id, str(of.version)) if isinstance(of, BlockVersion) else (of.archive_id, of.id)
+        found = self.tx.sources.list_by_refs(owner_id, [ref])
         if not found:
             is_file = isinstance(of, Passage) and "file_id" in of.source
             return ("file" if is_file else author.label), ()

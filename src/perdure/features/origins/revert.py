@@ -7,18 +7,15 @@ they are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from types import MappingProxyType
-from typing import Any, TypeVar
 
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput
-from perdure.core.forgetting.corrections import Correction, CorrectionItem
+from perdure.core.forgetting.corrections import CorrectionItem
 from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId
-from perdure.core.sources import MemoryWrite, WriteKind
+from perdure.core.sources import MemoryWrite
 from perdure.core.text.line_diff import merge_lines
 from perdure.domain.archives.passages import delete_passage
 from perdure.domain.corrections import passage_item, put_block_value, record
@@ -31,42 +28,8 @@ from perdure.features.origins.tables import Journal
 from perdure.features.origins.values import RevertConflict, RevertResult
 from perdure.storage.tx import Tx
 
-T = TypeVar("T")
-
 MOST = 10_000
 """How many writes one revert takes back."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What a revert has done so far."""
-
-    writes: list[str] = field(default_factory=list)
-    conflicts: list[RevertConflict] = field(default_factory=list)
-    blocks: int = 0
-    passages: int = 0
-    facts: int = 0
-    correction: Correction | None = None
-
-    def add(self, step: _Progress) -> None:
-        """Add what one transaction has done."""
-        self.writes += step.writes
-        self.conflicts += step.conflicts
-        self.blocks += step.blocks
-        self.passages += step.passages
-        self.facts += step.facts
-        self.correction = step.correction or self.correction
-
-    def result(self, *, is_dry_run: bool) -> RevertResult:
-        return RevertResult(
-            writes=tuple(self.writes),
-            conflicts=tuple(self.conflicts),
-            blocks=self.blocks,
-            passages=self.passages,
-            facts=self.facts,
-            correction=None if self.correction is None else self.correction.number,
-            is_dry_run=is_dry_run,
-        )
 
 
 async def revert(
@@ -81,32 +44,92 @@ async def revert(
         raise InvalidInput(f"{len(left):,} writes are more than one revert takes back: name at most {MOST:,}")
     if not dry_run:
         await ports.store.read(check_idle, [agent_id])
-    progress = _Progress()
-    blocks = [write for write in left if write.kind == "block"]
-    blocks.sort(key=lambda write: (write.owner_id, -int(write.ref)))
-    for _, of_block in groupby(blocks, key=lambda write: write.owner_id):
-        for part in _parts(list(of_block), STEP):
+    blocks = sorted(
+        (write for write in left if write.kind == "block"), key=lambda write: (write.owner_id, -int(write.ref))
+    )
+    groups = [list(of_block) for _, of_block in groupby(blocks, key=lambda write: write.owner_id)]
+    groups.append([write for write in left if write.kind != "block"])
+    done = RevertResult(writes=(), is_dry_run=dry_run)
+    for group in groups:
+        for at in range(0, len(group), STEP):
+            part = group[at : at + STEP]
             if dry_run:
-                progress.add(await ports.store.read(lambda tx, part: _step_of(plan_block(tx, part), None), part))
+                step = await ports.store.read(lambda tx, part: _take_back(tx, part, None, author)[0], part)
             else:
                 step = await ports.store.write(
-                    _revert_block, agent_id, part, ports.inputs(), progress.correction, title, author
+                    _revert_step, agent_id, part, ports.inputs(), done.correction, title, author
                 )
-                progress.add(step)
-    for part in _parts([write for write in left if write.kind != "block"], STEP):
-        if dry_run:
-            progress.add(await ports.store.read(_count_others, part))
+            done = replace(
+                done,
+                writes=(*done.writes, *step.writes),
+                conflicts=(*done.conflicts, *step.conflicts),
+                blocks=done.blocks + step.blocks,
+                passages=done.passages + step.passages,
+                facts=done.facts + step.facts,
+                correction=step.correction or done.correction,
+            )
+    return done
+
+
+def _revert_step(
+    tx: Tx,
+    agent_id: AgentId,
+    writes: Sequence[MemoryWrite],
+    inputs: UnitInputs,
+    number: int | None,
+    title: str,
+    author: Author,
+) -> RevertResult:
+    """Take back these writes of one block, or of others, and record it, as a part of the correction of this number."""
+    tx.agents.lock(agent_id)
+    result, items = _take_back(tx, writes, inputs, author)
+    is_block = writes[0].kind == "block"
+    if not (result.writes if is_block else items):
+        return replace(result, writes=())
+    correction = None if number is None else tx.corrections.get(agent_id, number)
+    correction = record(tx, agent_id, "revert", title, items, at=inputs.now, correction=correction)
+    for write in writes:
+        if write.id in result.writes:
+            tx.of(Journal).mark_reverted(write.owner_id, [write.ref], f"{agent_id}/{correction.number}")
+    if is_block:
+        tx.of(TextMentions).revise_settings(agent_id)
+    renew_system_message(tx, agent_id, 0, inputs)
+    return replace(result, correction=correction.number)
+
+
+def _take_back(
+    tx: Tx, writes: Sequence[MemoryWrite], inputs: UnitInputs | None, author: Author
+) -> tuple[RevertResult, Sequence[CorrectionItem]]:
+    """Take back writes of one block, or others; without inputs only say what that would do. Raises: NotFound."""
+    if writes[0].kind == "block":
+        plan = plan_block(tx, writes)
+        ids = [f"{plan.block.id}@{ref}" for ref in plan.refs]
+        result = RevertResult(writes=ids, conflicts=plan.conflicts, blocks=len(ids))
+        if inputs is None or plan.value == plan.block.value:
+            return result, ()
+        return result, [put_block_value(tx, plan.block.id, plan.value, author=author, at=inputs.now)]
+    done, items, passages, facts = list[str](), list[CorrectionItem](), 0, 0
+    for write in writes:
+        if write.kind == "passage":
+            places = tx.passages.find_places([PassageId(write.ref)])
+            found = tx.passages.list_by_seqs(ArchiveId(write.owner_id), [seq for _, seq in places.values()])
+            if inputs is None and not found:
+                continue
+            passages += len(found)
+            if inputs is not None:
+                for passage in found:
+                    delete_passage(tx, passage, at=inputs.now)
+                    items.append(passage_item(passage, None))
         else:
-            step = await ports.store.write(_revert_others, agent_id, part, ports.inputs(), progress.correction, title)
-            progress.add(step)
-    return progress.result(is_dry_run=dry_run)
-
-
-def _parts(values: Sequence[T], size: int) -> Sequence[Sequence[T]]:
-    return [values[at : at + size] for at in range(0, len(values), size)]
-
-
-# --- blocks
+            keeper = keeper_of(write.kind)
+            alone = len(keeper.list_alone(tx, write))
+            item = None if inputs is None else keeper.take_back(tx, write, inputs.now)
+            if not (alone if inputs is None else item):
+                continue
+            facts += alone
+            items += [] if item is None else [item]
+        done.append(write.id)
+    return RevertResult(writes=done, passages=passages, facts=facts), items
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,119 +160,3 @@ def plan_block(tx: Tx, writes: Sequence[MemoryWrite]) -> BlockPlan:
                 RevertConflict(write_id=write.id, name=block.label, reason=reason, value=block.value, merged=merge.text)
             )
     return BlockPlan(block, value, refs, conflicts)
-
-
-def _step_of(plan: BlockPlan, correction: Correction | None) -> _Progress:
-    """What carrying out a plan does."""
-    writes = [f"{plan.block.id}@{ref}" for ref in plan.refs]
-    return _Progress(writes=writes, conflicts=[*plan.conflicts], blocks=len(plan.refs), correction=correction)
-
-
-def _revert_block(
-    tx: Tx,
-    agent_id: AgentId,
-    writes: Sequence[MemoryWrite],
-    inputs: UnitInputs,
-    correction: Correction | None,
-    title: str,
-    author: Author,
-) -> _Progress:
-    """Take these writes of one block back, and record it."""
-    tx.agents.lock(agent_id)
-    plan = plan_block(tx, writes)
-    items: list[CorrectionItem] = []
-    if plan.value != plan.block.value:
-        items.append(put_block_value(tx, plan.block.id, plan.value, author=author, at=inputs.now))
-    if plan.refs:
-        correction = record(tx, agent_id, "revert", title, items, at=inputs.now, correction=correction)
-        tx.of(Journal).mark_reverted(plan.block.id, plan.refs, reverted_by(correction))
-        tx.of(TextMentions).revise_settings(agent_id)
-        renew_system_message(tx, agent_id, 0, inputs)
-    return _step_of(plan, correction)
-
-
-def reverted_by(correction: Correction) -> str:
-    """Return how a write names the correction that took it back."""
-    return f"{correction.agent_id}/{correction.number}"
-
-
-# --- passages and facts
-
-
-def _count_others(tx: Tx, writes: Sequence[MemoryWrite]) -> _Progress:
-    progress = _Progress()
-    for write in writes:
-        if write.kind == "passage" and tx.passages.find_places([PassageId(write.ref)]):
-            progress.passages += 1
-            progress.writes.append(write.id)
-        elif write.kind == "fact" and (count := len(keeper_of("fact").list_alone(tx, write))):
-            progress.facts += count
-            progress.writes.append(write.id)
-    return progress
-
-
-def _revert_others(
-    tx: Tx,
-    agent_id: AgentId,
-    writes: Sequence[MemoryWrite],
-    inputs: UnitInputs,
-    correction: Correction | None,
-    title: str,
-) -> _Progress:
-    """Take these passages out of their archives, and the episodes with what only they support out of graphs."""
-    tx.agents.lock(agent_id)
-    progress, items = _Progress(), list[CorrectionItem]()
-    done: list[MemoryWrite] = []
-    for write in writes:
-        if write.kind == "passage":
-            archive_id = ArchiveId(write.owner_id)
-            places = tx.passages.find_places([PassageId(write.ref)])
-            passages = tx.passages.list_by_seqs(archive_id, [seq for _, seq in places.values()])
-            for passage in passages:
-                delete_passage(tx, passage, at=inputs.now)
-                items.append(passage_item(passage, None))
-                progress.passages += 1
-        else:
-            keeper = keeper_of(write.kind)
-            progress.facts += len(keeper.list_alone(tx, write))
-            if (item := keeper.take_back(tx, write, inputs.now)) is None:
-                continue
-            items.append(item)
-        done.append(write)
-    if not items:
-        return progress
-    correction = record(tx, agent_id, "revert", title, items, at=inputs.now, correction=correction)
-    for write in done:
-        tx.of(Journal).mark_reverted(write.owner_id, [write.ref], reverted_by(correction))
-    renew_system_message(tx, agent_id, 0, inputs)
-    progress.correction = correction
-    progress.writes += [write.id for write in done]
-    return progress
-
-
-def write_of_version(tx: Tx, block_id: BlockId, version: int) -> MemoryWrite:
-    """Return a version of a block as a write, also of one whose sources are not known. Raises: NotFound."""
-    stored = tx.blocks.version(block_id, version)
-    author = stored.author
-    made_by = {"agent_id": author.agent_id, "run_id": author.run_id, "message_id": author.message_id}
-    return _write_of(tx, "block", block_id, str(version), at=stored.created_at, made_by=made_by)
-
-
-def write_of_passage(tx: Tx, passage_id: PassageId) -> MemoryWrite:
-    """Return the making of a passage as a write. Raises: NotFound."""
-    passage = tx.passages.get(passage_id)
-    return _write_of(tx, "passage", passage.archive_id, passage_id, at=passage.created_at)
-
-
-def write_of_episode(tx: Tx, episode_id: str) -> MemoryWrite:
-    """Return what was extracted from an episode as a write. Raises: NotFound."""
-    owner_id, at = keeper_of("fact").find_write(tx, episode_id)
-    return _write_of(tx, "fact", owner_id, episode_id, at=at)
-
-
-def _write_of(
-    tx: Tx, kind: WriteKind, owner_id: str, ref: str, *, at: datetime, made_by: Mapping[str, Any] = MappingProxyType({})
-) -> MemoryWrite:
-    """Return a write as it is known, or else without sources."""
-    new = MemoryWrite(kind=kind, owner_id=owner_id, ref=ref, sources=(), created_at=at, **made_by)
-    return next(iter(tx.sources.list_by_refs(owner_id, [ref])), new)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, PassageId, RunId, is_id
-from perdure.core.sources import MemoryWrite, parse_source
+from perdure.core.sources import MemoryWrite, WriteKind, parse_source
 from perdure.core.text.line_diff import diff_lines
+from perdure.core.text.reprs import attributes
 from perdure.domain.texts import keeper_of
-from perdure.features.origins.revert import revert, write_of_episode, write_of_passage, write_of_version
+from perdure.features.origins.revert import revert
 from perdure.features.origins.tables import Journal
 from perdure.features.origins.values import RevertResult, SourceSummary, WriteText
 from perdure.library.parts.checks import check_limit, check_text, outside
@@ -23,10 +24,6 @@ WRITES_MAX = 10_001
 WRITE_IDS_MAX = 1_000
 TEXT_CHARS = 4_000
 """Characters that are shown of what one write says."""
-
-
-Fields = Callable[..., dict[str, Any]]
-"""Takes attributes of a value by their names, times as its readers write them."""
 
 
 class AsyncSources(AsyncPart):
@@ -103,24 +100,31 @@ def _select(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[M
 
 
 def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
-    """The write of an agent's memory with this id. Raises: NotFound, InvalidInput."""
+    """The write of an agent's memory with this id, also one whose sources are not known. Raises: NotFound,
+    InvalidInput."""
     tx.agents.model(agent_id)
+    kind: WriteKind = "fact"
+    ref, by = write_id, dict[str, Any]()
     block_id, _, version = write_id.partition("@")
     if is_id("block", block_id):
         if not (version.isascii() and version.isdigit() and len(version) < 10):
             raise InvalidInput(f"write {write_id!r:.120} names no version: write it as {block_id}@3")
-        write = write_of_version(tx, BlockId(block_id), int(version))
+        stored = tx.blocks.version(BlockId(block_id), int(version))
+        kind, owner_id, ref, at = "block", block_id, str(stored.version), stored.created_at
+        by = attributes(stored.author, "agent_id", "run_id", "message_id")
     elif is_id("passage", write_id):
-        write = write_of_passage(tx, PassageId(write_id))
+        passage = tx.passages.get(PassageId(write_id))
+        kind, owner_id, at = "passage", passage.archive_id, passage.created_at
     elif is_id("episode", write_id):
-        write = write_of_episode(tx, write_id)
+        owner_id, at = keeper_of("fact").find_write(tx, write_id)
     else:
         raise InvalidInput(
             f"write is {write_id!r:.120}: give the id of a passage or episode, or a version of a block as block-…@3"
         )
-    if write.owner_id not in {id_ for _, id_ in tx.owners.list(agent_id)}:
+    if owner_id not in {id_ for _, id_ in tx.owners.list(agent_id)}:
         raise NotFound("write", write_id, hint="it is no memory of this agent")
-    return write
+    new = MemoryWrite(kind=kind, owner_id=owner_id, ref=ref, sources=(), created_at=at, **by)
+    return next(iter(tx.sources.list_by_refs(owner_id, [ref])), new)
 
 
 def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
@@ -140,24 +144,3 @@ def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
             name, text, stands = keeper_of("fact").read_write(tx, write)
     text = text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
     return WriteText(write=write, name=name, text=text, stands=stands and write.reverted_by is None)
-
-
-def source_shape(one: SourceSummary, fields: Fields) -> dict[str, Any]:
-    """What programs get of a source."""
-    counts = ("blocks", "passages", "facts", "reverted")
-    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
-    return {"source": str(one.source)} | shape
-
-
-def write_shape(one: WriteText, fields: Fields) -> dict[str, Any]:
-    """What programs get of a write."""
-    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
-    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
-    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
-
-
-def revert_shape(result: RevertResult, fields: Fields) -> dict[str, Any]:
-    """What programs get of a revert."""
-    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
-    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
-    return shape | {"conflicts": conflicts}

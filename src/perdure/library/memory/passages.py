@@ -27,6 +27,7 @@ from perdure.domain.archives.passages import (
     update_passage,
 )
 from perdure.domain.corrections import passage_item, record
+from perdure.domain.provenance.context import writes_of_passages
 from perdure.domain.values import as_tags, filter_tags
 from perdure.library.memory.search import AsyncSearch
 from perdure.library.parts.checks import (
@@ -60,6 +61,7 @@ class AsyncPassages(AsyncPart):
     """The passages of an archive, or of the archive that an agent stores its texts in."""
 
     def __init__(self, app: App, owner_id: ArchiveId | AgentId | None) -> None:
+        """`owner_id`: of the archive, or of the agent; None: the agent that this is a part of."""
         super().__init__(app, AgentId(owner_id) if owner_id and is_id("agent", owner_id) else None)
         self._owner_id = owner_id
 
@@ -230,14 +232,8 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
     @reads
     def labels(self, tx: Tx, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
         """Id -> label, of those of these passages that may come from outside."""
-        writes = [
-            write
-            for archive_id in dict.fromkeys(passage.archive_id for passage in passages)
-            for write in tx.sources.list_by_refs(
-                archive_id, [passage.id for passage in passages if passage.archive_id == archive_id]
-            )
-        ]
-        return {write.ref: write.label for write in writes if write.label not in TRUSTED}
+        writes = writes_of_passages(tx, passages)
+        return {id_: write.label for id_, write in writes.items() if write.label not in TRUSTED}
 
     async def search_archive(
         self,

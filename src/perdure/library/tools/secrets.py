@@ -146,7 +146,7 @@ PASSES = 10
 
 async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotated:
     """Encrypt everything in the store of the settings with the newest key. Without the setting `secret_key` the file
-    beside the store gets a new one first.
+    beside the store gets a new one first. Killed, it goes on when it is called again.
 
     Args:
         forget_old: whether older keys then leave that file; backups from before can't be read any more.
@@ -158,7 +158,14 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
     try:
         if file is not None and file.exists():
             add_key(file)
-        rotated = await rotate_all(store, cipher_of(settings, address), clock)
+        rotated, cipher = Rotated(), cipher_of(settings, address)
+        for _ in range(PASSES):
+            found = Rotated()
+            for org_id in await store.read(lambda tx: tx.secrets.organisations()):
+                found += await _rotate_one(store.for_organisation(org_id), cipher, clock)
+            rotated = Rotated(rotated.count + found.count, found.unreadable)
+            if not found.count:
+                break
     finally:
         await store.close()
     if forget_old and file is not None and file.exists():
@@ -168,22 +175,8 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
     return rotated
 
 
-async def rotate_all(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
-    """Encrypt everything that has an older key again, in steps of bounded size. Killed, it goes on when it is called
-    again. Raises: StoreError, SecretKeyMissing, SecretUnreadable."""
-    rotated = Rotated()
-    for _ in range(PASSES):
-        found = Rotated()
-        for org_id in await store.read(lambda tx: tx.secrets.organisations()):
-            found += await _rotate_one(store.for_organisation(org_id), cipher, clock)
-        rotated = Rotated(rotated.count + found.count, found.unreadable)
-        if not found.count:
-            break
-    return rotated
-
-
 async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
-    """The same for one organisation, once."""
+    """Encrypt what an organisation has under an older key again, in steps of bounded size."""
     rotated = await store.write(rotate_registered, cipher=cipher)
     rotated += await store.write(rotate_callbacks, cipher=cipher)
     secret: Secret | None = None

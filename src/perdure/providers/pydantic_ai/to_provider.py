@@ -217,7 +217,7 @@ def pack(signature: Signature) -> str | None:
 
 
 def unpack(text: str | None) -> Signature | None:
-    """The signature in a string of `pack`; None for anything else, such as a signature of an unknown provider."""
+    """The signature in a string that `pack` made; None for any other text, such as a bare signature of a provider."""
     try:
         fields = json.loads(text or "")
         signature = Signature(**fields | {"raw": tuple(fields.get("raw", ()))})

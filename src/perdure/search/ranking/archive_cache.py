@@ -31,7 +31,7 @@ class SizedColumns(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Their memory, in bytes."""
+        """How much memory these columns take, in bytes."""
 
 
 C = TypeVar("C", bound=SizedColumns)

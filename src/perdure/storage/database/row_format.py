@@ -51,7 +51,7 @@ def stored_key(name: str) -> str:
 
 
 def restore(text: str) -> str:
-    """The text that `storable` was given."""
+    """Undo `storable`: put the characters that a database can not hold back in place of their escapes."""
     if _ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPE, text)

@@ -363,11 +363,11 @@ class Passages(Table):
             sql = f"SELECT t.seq FROM passage_tags t WHERE {tagged} ORDER BY t.seq"
             rows = self._rows(sql, archive_id=archive_id, tag=row_format.storable(where.tags[0]))
             return [row[0] for row in rows]
-        return self._matching(archive_id, where, "p.seq")
+        return self._select_seqs(archive_id, where, "p.seq")
 
     def latest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[int]:
         """The numbers of the matching passages with the latest `occurred_at`, latest first."""
-        return self._matching(archive_id, where, "p.occurred_at DESC, p.seq DESC LIMIT :limit", limit=limit)
+        return self._select_seqs(archive_id, where, "p.occurred_at DESC, p.seq DESC LIMIT :limit", limit=limit)
 
     def list_by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         """The passages with these numbers that exist, in the order of `seqs`."""
@@ -376,8 +376,8 @@ class Passages(Table):
         by_seq = {passage.seq: passage for passage in passages}
         return [by_seq[seq] for seq in seqs if seq in by_seq]
 
-    def _matching(self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int) -> Sequence[int]:
-        """The numbers of the passages that match a filter, in this order."""
+    def _select_seqs(self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int) -> Sequence[int]:
+        """The numbers of the passages that match a filter. `order`: SQL behind ORDER BY, whose values are `params`."""
         conditions = _conditions(where)
         of_archive = f"p.archive_id = :archive_id AND {OWN_ARCHIVE}"
         sql = f"SELECT p.seq FROM passages p WHERE {of_archive} AND {conditions} ORDER BY {order}"

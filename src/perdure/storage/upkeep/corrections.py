@@ -88,7 +88,7 @@ class Corrections(Table):
         return [(_CORRECTION.read(row[:size]), _ITEM.read(row[size:])) for row in rows]
 
     def drop_items(self, correction: Correction, count: int) -> None:
-        """Remove the last items, which were undone."""
+        """Delete the last items of a correction: the caller has undone them."""
         self._run(
             "DELETE FROM correction_items WHERE agent_id = :agent_id AND number = :number AND seq IN (SELECT i.seq FROM"
             " correction_items i WHERE i.agent_id = :agent_id AND i.number = :number ORDER BY i.seq DESC LIMIT :count)"

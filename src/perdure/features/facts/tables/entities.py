@@ -143,6 +143,7 @@ class Entities(Table):
 
 
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
+    """A row for each key of an entity's name and aliases, by which it is found."""
     return [
         {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
         for entity in entities

@@ -16,6 +16,7 @@ from perdure.core.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.provenance.context import writes_of_passages
 from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import zone_of
@@ -256,8 +257,8 @@ def _tokens_of(passage: Passage) -> int:
 
 def _of_passages(tx: Tx, agent: Agent, empty: LoadedBatch, passages: Sequence[Passage], *, known: bool) -> LoadedBatch:
     """Load the batch of these passages of an archive, new or changed."""
-    user, ids = user_name(tx, agent), [one.id for one in passages]
-    writes = {one.ref: one.sources for one in tx.sources.list_by_refs(passages[0].archive_id, ids)} if passages else {}
+    user = user_name(tx, agent)
+    writes = {id_: write.sources for id_, write in writes_of_passages(tx, passages).items()}
     turns = [
         turn_of_passage(passage, number, user, agent, writes.get(passage.id, ()))
         for number, passage in enumerate(passages, 1)

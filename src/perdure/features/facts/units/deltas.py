@@ -17,7 +17,7 @@ from perdure.core.ids import GraphId
 from perdure.core.runs import Prefix
 from perdure.core.text.zones import zone
 from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import Memory
+from perdure.engine.prompt.prefixes import MemoryState
 from perdure.features.facts.tables import Facts, Graphs
 from perdure.features.facts.units.context import fact_line
 from perdure.features.facts.units.profile import trust_filter
@@ -31,7 +31,7 @@ DELTA_TOKENS = 500
 
 
 def build_fact_deltas(
-    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: Memory, prefix: Prefix, inputs: UnitInputs
+    tx: Tx, agent: Agent, seen: Mapping[str, int], memory: MemoryState, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
     """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
     when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""

@@ -106,7 +106,7 @@ def program(
 
 
 def install(bpf: bytes) -> None:
-    """Put this thread and all that it starts under the program, for good."""
+    """Apply a compiled filter to this thread and to all that it starts; nothing can take it off."""
     address = ctypes.cast(ctypes.c_char_p(bpf), ctypes.c_void_p).value or 0
     _, numbers = _MACHINES[os.uname().machine]
     system_call("seccomp", numbers["seccomp"], _SET_MODE_FILTER, 0, struct.pack("@HP", len(bpf) // 8, address))
