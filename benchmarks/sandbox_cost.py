@@ -156,7 +156,9 @@ async def messages_ms() -> tuple[float, float]:
         models = {"test/scripted": ScriptedModel(*replies)}
         async with await AsyncPerdure.open(Path(folder, "agents.db"), models=models, tools=[add_here]) as perdure:
             new, tool_id = NewTool(source=SOURCE.format(name=names[0])), ToolId(f"tool-{uuid.uuid4()}")
-            await perdure.app.store.write(create_tool, new, tool_id, cipher=perdure.app.ports.cipher, at=datetime.now(UTC))
+            await perdure.app.store.write(
+                create_tool, new, tool_id, cipher=perdure.app.ports.cipher, at=datetime.now(UTC)
+            )
             agent = await perdure.create_agent("adder", model="test/scripted")
             for name in names:
                 await agent.tools.attach(name)

@@ -24,15 +24,15 @@ BUDGETS: Mapping[str, int] = tomllib.loads(Path(__file__).with_name("budgets.tom
     "lines"
 ]
 """Room, or `features.NAME` -> the lines that it may have."""
-LINES_LIMIT, LINES_GOAL = 139_195, 115_000
+LINES_LIMIT, LINES_GOAL = 137_085, 115_000
 """All budgets together are at most this, which only falls."""
 FOLDERS_LIMIT, FOLDERS_GOAL, FOLDER_FILES_MAX = 0, 0, 25
 FILES_LIMIT, FILES_GOAL, FILE_LINES_MAX = 0, 0, 500
 FUNCTIONS_LIMIT, FUNCTIONS_GOAL, FUNCTION_LINES_MAX = 0, 0, 80
 CIRCLES_LIMIT, CIRCLES_GOAL = 0, 0
 KNOTS_LIMIT, KNOTS_GOAL = 0, 0
-LONE_FILES_LIMIT, LONE_FILES_GOAL = 2, 0
-SHARED_NAMES_LIMIT, SHARED_NAMES_GOAL = 71, 40
+LONE_FILES_LIMIT, LONE_FILES_GOAL = 0, 0
+SHARED_NAMES_LIMIT, SHARED_NAMES_GOAL = 9, 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.core.agents import Agent as AgentInfo
-    from perdure.core.answers import PendingCall, ToolReturn
     from perdure.core.blocks import Author, Block, BlockVersion
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.core.runs import Run, Usage
     from perdure.core.secrets import Secret
     from perdure.core.specs import Tool, ToolCode, ToolOutcome
+    from perdure.core.tools.answers import PendingCall, ToolReturn
     from perdure.core.tools.rules import (
         ChildTools,
         Conditional,
@@ -100,9 +100,8 @@ __all__ = [
     "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop",
     "Explanation", "ExtraMissing", "Fact", "FactContext", "FactEvent", "FactHistory", "FactHit", "FactOrigin",
     "FactRule", "FeatureMissing", "File", "FileEncodingInvalid", "FileNameInvalid", "FileTooLarge",
-    "FileTypeUnsupported",
-    "Firing", "Folder", "ForgetPreview",
-    "ForgetResult", "GraphCounts", "Group", "GroupBusy", "GroupMessage", "GroupReply", "GroupTurn", "GroupTurnEnded",
+    "FileTypeUnsupported", "Firing", "Folder", "ForgetPreview", "ForgetResult",
+    "GraphCounts", "Group", "GroupBusy", "GroupMessage", "GroupReply", "GroupTurn", "GroupTurnEnded",
     "Hits", "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
     "InvalidInput", "IrreducibleFloor", "LeaseLost", "LimitReached", "LineNumbersInText", "MaxCount",
     "McpPrivateRefused", "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited",
@@ -127,7 +126,7 @@ __all__ = [
 
 _HOMES = {
     "core.agents": ("AgentInfo",),
-    "core.answers": ("PendingCall", "ToolReturn"),
+    "core.tools.answers": ("PendingCall", "ToolReturn"),
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.core.answers import ToolReturn
 from perdure.core.errors import ConversationBusy
 from perdure.core.events import Delta, DeltaStreamed, RunEnded, StoredEvent
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.tools.answers import ToolReturn
 from perdure.features.groups.runner import GroupRunner
 from perdure.features.groups.values import GroupTurnEnded
 from perdure.settings import Settings

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, Perdure, Reply, tool
-from perdure.core.answers import ToolReturn
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidInput, NotFound
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.models import ModelRequest
+from perdure.core.tools.answers import ToolReturn
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, ExitLoop, MaxCount, RequiresApproval, RunFirst
 from perdure.settings import Settings

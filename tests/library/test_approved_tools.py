@@ -8,8 +8,8 @@ import pytest
 
 from perdure import AsyncPerdure, Perdure, hook, tool
 from perdure.app import start
-from perdure.core.answers import ToolReturn
 from perdure.core.messages import ToolCall, ToolDecision
+from perdure.core.tools.answers import ToolReturn
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.library.test_custom_tools import MODEL, NOTE, SETTINGS, Boxed, open_library, results

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, InvalidInput, MessageAdded, Perdure, RunEnded, tool
-from perdure.core.answers import ToolReturn
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolCall, ToolDecision
+from perdure.core.tools.answers import ToolReturn
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure import Perdure, tool
-from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolCall, ToolDecision
+from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import RequiresApproval
 from perdure.settings import Settings

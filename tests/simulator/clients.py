@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import Delta, RunEnded, StepAbandoned
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
+from perdure.core.tools.answers import Answer, PendingCall, ToolReturn
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted

@@ -22,6 +22,7 @@ def store_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.uses("files")
 async def test_an_older_file_is_read_with_all_its_content(store_file: Path) -> None:
     """Agents, versions of blocks, messages, past requests, passages, files and tools are what they were."""
     expected = json.loads((FIXTURES / "store.json").read_text(encoding="utf-8"))

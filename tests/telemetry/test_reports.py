@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import AsyncPerdure, RunFailed
-from perdure.core.telemetry.port import EmbeddingWork, LeaseTaken, ModelWork, RunAsked, RunWork, ToolWork
+from perdure.core.telemetry import EmbeddingWork, LeaseTaken, ModelWork, RunAsked, RunWork, ToolWork
 from perdure.settings import Settings
 from perdure.testing import InlineStore, RecordedTelemetry, ScriptedEmbedder, ScriptedModel, calls, fails, says
 

@@ -42,7 +42,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
 from perdure.core.specs import ToolFilter, ToolSpec
-from perdure.core.telemetry.port import Telemetry
+from perdure.core.telemetry import Telemetry
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.domain.environment import load_inputs

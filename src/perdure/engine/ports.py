@@ -20,7 +20,7 @@ from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, To
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.specs import ToolOutcome
-from perdure.core.telemetry.port import NoTelemetry, Telemetry
+from perdure.core.telemetry import NoTelemetry, Telemetry
 from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines import ContextEngines, EngineCalls
 from perdure.engine.hooks import Hooks

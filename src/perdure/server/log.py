@@ -21,7 +21,7 @@ from typing import TextIO
 
 from perdure.app import environment_secrets, mask_text
 from perdure.core.errors import PerdureError
-from perdure.core.telemetry.port import current_run
+from perdure.core.telemetry import current_run
 
 REPEATS_MAX, REPEATS_S = 10, 60.0
 """How many equal lines are written in how many seconds. Further ones are only counted, so that broken requests can't

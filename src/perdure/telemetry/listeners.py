@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.ports import Embedder, EmbedPurpose, WordEmbedder
-from perdure.core.telemetry.port import NOTHING, EmbeddingWork, Fact, Telemetry, Work
+from perdure.core.telemetry import NOTHING, EmbeddingWork, Fact, Telemetry, Work
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from perdure.core.runs import Usage
-from perdure.core.telemetry.port import (
+from perdure.core.telemetry import (
     CompactionDone,
     EmbeddingWork,
     Fact,

@@ -20,7 +20,7 @@ from perdure.core.errors import ExtraMissing
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.core.telemetry.port import (
+from perdure.core.telemetry import (
     NOTHING,
     EmbeddingWork,
     Fact,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from perdure.core.ids import PREFIXES
-from perdure.core.telemetry.port import Fact, Work
+from perdure.core.telemetry import Fact, Work
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 

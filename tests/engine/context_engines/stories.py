@@ -15,13 +15,13 @@ from perdure import AsyncAgent, AsyncPerdure, tool
 from perdure.context.engines.port import ContextEngine
 from perdure.context.sections.assemble import assemble, canonical, check_legal, digest_of
 from perdure.context.sections.tokens import ScriptTokenCounter
-from perdure.core.answers import ToolReturn
 from perdure.core.errors import ModelOverflow
 from perdure.core.events import EngineQuarantined, Event, ViewCompacted, ViewFull
 from perdure.core.messages import Text, ToolCall, ToolDecision
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Usage
+from perdure.core.tools.answers import ToolReturn
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.blocks.units import NewBlock

@@ -24,10 +24,10 @@ if for_work(__name__):
     from perdure.cli.views.json import fields, message_shape, step_shape
     from perdure.cli.views.text import pending_shape, pending_text, transcript_view
     from perdure.cli.views.view import Output, local_time, new_table, visible
-    from perdure.core.answers import PendingCall
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, MessageId, RunId
     from perdure.core.runs import Run, RunFilter, Usage
+    from perdure.core.tools.answers import PendingCall
     from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.parts.checks import Page
     from perdure.library.perdure import AsyncPerdure

@@ -16,13 +16,13 @@ from perdure.cli.session.agent_choice import model_elsewhere, shell_word
 from perdure.cli.session.source import TextSource
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
 from perdure.cli.views.view import Output
-from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolDecision
+from perdure.core.tools.answers import PendingCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure

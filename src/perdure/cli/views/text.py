@@ -15,7 +15,6 @@ from rich.text import Text
 from perdure.cli.views import view
 from perdure.cli.views.render import RunRenderer, diff_view
 from perdure.cli.views.terminal import Terminal
-from perdure.core.answers import PendingCall
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
@@ -23,6 +22,7 @@ from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import AgentId
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text.reprs import attributes
+from perdure.core.tools.answers import PendingCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.messages.transcripts import TranscriptEntry

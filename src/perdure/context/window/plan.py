@@ -423,10 +423,7 @@ def _cut(situation: Situation, rows: Sequence[Message]) -> Stub | None:
 
 
 def _plan_stubs(situation: Situation, rows: Sequence[Message], tokens_to_save: float) -> Stub | None:
-    """Plan to show rows in part, so that together they take `tokens_to_save` tokens less.
-
-    Rows above a common size are cut to it. None: nothing is gained, or the model could not open what is cut.
-    """
+    """Plan to cut the largest of these rows to a common size, to save so many tokens; None: nothing is gained."""
     if not situation.can_open or tokens_to_save <= 0:
         return None
     tokens = {message.seq: situation.tokens_of(message) for message in rows if stub_chars(message)}

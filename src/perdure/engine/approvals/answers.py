@@ -19,7 +19,6 @@ from typing import Any
 from perdure.context.sections.stubs import cut_result
 from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation, ConversationKey
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
@@ -31,6 +30,7 @@ from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, Too
 from perdure.core.runs import Run, RunKey
 from perdure.core.sources import Source
 from perdure.core.specs import Tool, ToolCode, ToolOutcome, ToolSpec
+from perdure.core.tools.answers import Answer, PendingCall, ToolReturn
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in

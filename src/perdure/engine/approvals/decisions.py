@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.core.answers import Answer, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, NotFound
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolDecision, ToolResult
 from perdure.core.runs import Run, RunFilter
+from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut_return, find_pending
 from perdure.storage.tx import Tx
 

@@ -34,7 +34,7 @@ from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import NO_USAGE, Prefix, Run, Usage
-from perdure.core.telemetry.port import ModelWork
+from perdure.core.telemetry import ModelWork
 from perdure.engine.estimates import rows_tokens
 from perdure.engine.log.interrupts import is_cancelled
 from perdure.engine.ports import Ports, UnitInputs

@@ -13,7 +13,6 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from perdure.context.sections.envelopes import engine_tokens, input_tokens
-from perdure.core.answers import Answer, answer_digest
 from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.incoming.limits import Limits
@@ -24,6 +23,7 @@ from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, RunOptions
 from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.sources import Source
 from perdure.core.specs import ToolOutcome
+from perdure.core.tools.answers import Answer, answer_digest
 from perdure.domain.secrets import seal_callback
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.reading import NOTHING, Reading

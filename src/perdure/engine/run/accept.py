@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.agents import Agent
-from perdure.core.answers import Answer
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
 from perdure.core.features import Point
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import Run, RunKey
-from perdure.core.telemetry.port import LeaseTaken, RunAsked
+from perdure.core.telemetry import LeaseTaken, RunAsked
+from perdure.core.tools.answers import Answer
 from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.approvals.answers import (
     Pending,

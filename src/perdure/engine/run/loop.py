@@ -16,7 +16,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import message_handle
 from perdure.core.runs import PrefixChange
-from perdure.core.telemetry.port import CompactionDone, RunWork, current_run
+from perdure.core.telemetry import CompactionDone, RunWork, current_run
 from perdure.domain.values import is_there
 from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view

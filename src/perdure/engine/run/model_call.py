@@ -40,7 +40,7 @@ from perdure.core.models import (
 )
 from perdure.core.runs import NO_USAGE, Failure, Run, Step, StepStatus, StopReason, Usage
 from perdure.core.specs import ToolOutcome
-from perdure.core.telemetry.port import ModelWork
+from perdure.core.telemetry import ModelWork
 from perdure.engine.approvals.answers import tools_of, with_waits
 from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least

@@ -23,7 +23,7 @@ from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
 from perdure.core.specs import Tool, ToolOutcome
-from perdure.core.telemetry.port import ToolWork
+from perdure.core.telemetry import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall

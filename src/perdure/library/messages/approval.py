@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.blocks import Author
 from perdure.core.errors import AnswerInvalid, InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, RunEnded, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import Text, ToolCall, ToolDecision
 from perdure.core.runs import Run
+from perdure.core.tools.answers import Answer, PendingCall, ToolReturn
 from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls

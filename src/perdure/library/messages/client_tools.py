@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.app import Functions
-from perdure.core.answers import PendingCall, ToolReturn
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.ports import CallContext
 from perdure.core.specs import Tool
+from perdure.core.tools.answers import PendingCall, ToolReturn
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.schema import check_schema, plain_schema
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.app import App
-from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import is_id
 from perdure.core.messages import Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Run
+from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.records.run_request import NewMessage, RunRequest, callback_to_store, with_run

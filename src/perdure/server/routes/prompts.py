@@ -13,12 +13,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
+from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.library.messages.reply import Reply

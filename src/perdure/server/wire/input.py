@@ -22,12 +22,12 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from starlette.requests import Request
 
-from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.incoming.principals import LIMIT_MAX
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Callback, IfBusy, RunOptions
+from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure.core.answers import PendingCall
 from perdure.core.blocks import BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
@@ -27,6 +26,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
+from perdure.core.tools.answers import PendingCall
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest

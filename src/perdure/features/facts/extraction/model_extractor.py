@@ -14,7 +14,7 @@ from perdure.context.prompts import extraction_prompt
 from perdure.core.errors import ModelReplyEmpty, ModelTimeout
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
-from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
+from perdure.core.telemetry import ModelWork, NoTelemetry, Telemetry
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import name_key
 from perdure.core.text.json_strings import compact_json

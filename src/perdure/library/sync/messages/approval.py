@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.core.answers import Answer, PendingCall
 from perdure.core.blocks import Author
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
+from perdure.core.tools.answers import Answer, PendingCall
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.client_tools import ClientTool
 from perdure.library.messages.reply import Reply
