@@ -74,7 +74,7 @@ PIN := $(UV) pip compile --quiet pyproject.toml --group build --universal --pyth
 pins: ## renew requirements/*.txt from pyproject.toml; needs uv
 	@command -v $(UV) >/dev/null || { echo "make pins needs uv: install it, or name it with UV=path/to/uv." >&2; exit 1; }
 	$(PIN) --all-extras --output-file requirements/dev.tmp
-	$(PIN) --extra files --extra postgres --constraint requirements/dev.tmp --output-file requirements/run.tmp
+	$(PIN) --extra acp --extra files --extra mcp --extra postgres --constraint requirements/dev.tmp --output-file requirements/run.tmp
 	@for name in dev run; do \
 		{ echo "# Written by \`make pins\` from pyproject.toml; don't edit."; cat requirements/$$name.tmp; } \
 			> requirements/$$name.txt && rm requirements/$$name.tmp || exit 1; \
