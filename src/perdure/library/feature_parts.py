@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.mcp.service import AsyncMcp
+    from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
     from perdure.features.origins.sources import AsyncSources
@@ -172,6 +173,13 @@ class AsyncAgentFeatures:
         from perdure.features.groups.companion_service import AsyncCompanion
 
         return AsyncCompanion(self._app, self._agent_id)
+
+    @property
+    def notes(self) -> AsyncNotes:
+        """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent"""
+        from perdure.features.notes.service import AsyncNotes
+
+        return AsyncNotes(self._app, self._agent_id)
 
     async def find_mentions(
         self, text_or_id: str, *, progress: Progress = lambda what, done, total: None

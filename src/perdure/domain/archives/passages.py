@@ -179,6 +179,15 @@ def restore_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
     return after
 
 
+def shelve_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
+    """Have a passage found only by searches that ask for archived ones; return it."""
+    if passage.state == "archived":
+        return passage
+    after = replace(passage, state="archived", state_origin={"at": at.isoformat(), "reason": "shelved"})
+    tx.passages.put_states([after])
+    return after
+
+
 def get_passage(tx: Tx, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> Passage:
     """Return a passage of this archive, or of this agent's archives and files. Raises: NotFound, also for another's."""
     if is_id("agent", owner_id):

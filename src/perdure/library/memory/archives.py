@@ -21,7 +21,6 @@ from perdure.domain.archives.passages import (
     PassageChanges,
     add_passages,
     delete_passage,
-    get_passage,
     new_passages,
     restore_passage,
     update_passage,
@@ -219,11 +218,6 @@ class AsyncArchiveById(AsyncPassages):
         return await AsyncSearch(self._app).search_passages(
             text, where, archive_id=self.id, limit=limit, offset=offset, explain=explain
         )
-
-    async def passage(self, passage_id: PassageId) -> Passage:
-        """A passage of this archive. Raises: NotFound, also for another archive's."""
-        check_text("passage_id", passage_id)
-        return await self._ports.store.read(get_passage, self.id, passage_id)
 
     async def list_passages(
         self, page: Page, *, where: PassageFilter | None = None, text: str | None = None

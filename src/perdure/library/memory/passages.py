@@ -24,6 +24,7 @@ from perdure.domain.archives.passages import (
     own_archive,
     page_of_text,
     restore_passage,
+    shelve_passage,
     update_passage,
 )
 from perdure.domain.corrections import passage_item, record
@@ -86,6 +87,11 @@ class AsyncPassages(AsyncPart):
         where = passage_filter(**conditions)
         return await self._ports.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
 
+    async def passage(self, passage_id: PassageId) -> Passage:
+        """The passage of this id. Raises: NotFound, also for another owner's."""
+        check_text("passage_id", passage_id)
+        return await self._ports.store.read(get_passage, self.id, passage_id)
+
     @writes
     def update_passage(self, tx: Tx, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
@@ -105,6 +111,16 @@ class AsyncPassages(AsyncPart):
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
         return restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)
+
+    @writes
+    def shelve_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
+        """Have a passage found only by searches that ask for archived ones, until it is restored; return it.
+
+        Raises: NotFound, also for another owner's.
+        """
+        check_text("passage_id", passage_id)
+        now = self._ports.clock.now()
+        return shelve_passage(tx, get_passage(tx, self.id, passage_id), at=now)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
@@ -141,6 +157,16 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         """
         return await self._ports.store.read(_load_agent_page, self.id, page, text, where)
 
+    async def count_passages(self, **conditions: Unpack[PassageConditions]) -> int:
+        """How many passages of the agent's archives meet these conditions. Raises: InvalidInput; NotFound."""
+        where = passage_filter(**conditions)
+
+        def count(tx: Tx) -> int:
+            tx.agents.model(self.id)
+            return sum(len(tx.passages.seqs(one.id, where=where)) for one in tx.archives.list_by_agent(self.id))
+
+        return await self._ports.store.read(count)
+
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
         back.
@@ -166,11 +192,20 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
 
     async def add_passage(self, new: NewPassage) -> Correction:
         """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
+        _, correction = await self.insert_passage(new)
+        return correction
+
+    async def insert_passage(self, new: NewPassage) -> tuple[Passage, Correction]:
+        """Store a text in the agent's own archive; return the passage, and the correction that `undo` takes back.
+
+        Raises: NotFound, InvalidInput.
+        """
         now, new = self._ports.clock.now(), from_outside(new)
 
-        def write(tx: Tx) -> Correction:
+        def write(tx: Tx) -> tuple[Passage, Correction]:
             passage = self._insert(tx, new, at=now)
-            return record(tx, self.id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
+            what, item = f"new passage: {new.text}", passage_item(None, passage)
+            return passage, record(tx, self.id, "passage", what, [item], at=now)
 
         return await self._write(write)
 

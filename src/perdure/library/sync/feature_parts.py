@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.mcp.sync_service import Mcp
+    from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import Origin
     from perdure.features.origins.sync_sources import Sources
@@ -159,6 +160,13 @@ class AgentFeatures:
         from perdure.features.groups.sync_companion_service import Companion
 
         return Companion(self._portal, self._inner.companion)
+
+    @property
+    def notes(self) -> Notes:
+        """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent"""
+        from perdure.features.notes.sync_service import Notes
+
+        return Notes(self._portal, self._inner.notes)
 
     def find_mentions(self, text_or_id: str, *, progress: Progress = lambda what, done, total: None) -> ForgetPreview:
         """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive as ArchiveInfo
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage
@@ -132,10 +132,6 @@ class ArchiveById(Passages):
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         return self._portal.run(self._inner.search(text, limit=limit, offset=offset, explain=explain, **conditions))
-
-    def passage(self, passage_id: PassageId) -> Passage:
-        """A passage of this archive. Raises: NotFound, also for another archive's."""
-        return self._portal.run(self._inner.passage(passage_id))
 
     def delete_where(self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]) -> int:
         """Delete the passages that meet all conditions, up to 500 in a transaction; return how many they are.

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
-from perdure.domain.archives.passages import PassageChanges
+from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.library.memory.passages import AsyncArchival, AsyncPassages, PassageConditions
 from perdure.library.parts.portal import Portal
 from perdure.library.sync.memory.search import Search
@@ -45,6 +46,10 @@ class Passages(Part):
         """
         return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
 
+    def passage(self, passage_id: PassageId) -> Passage:
+        """The passage of this id. Raises: NotFound, also for another owner's."""
+        return self._portal.run(self._inner.passage(passage_id))
+
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
 
@@ -58,6 +63,13 @@ class Passages(Part):
         Raises: NotFound, also for another owner's.
         """
         return self._portal.run(self._inner.restore_passage(passage_id))
+
+    def shelve_passage(self, passage_id: PassageId) -> Passage:
+        """Have a passage found only by searches that ask for archived ones, until it is restored; return it.
+
+        Raises: NotFound, also for another owner's.
+        """
+        return self._portal.run(self._inner.shelve_passage(passage_id))
 
     def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
@@ -78,6 +90,10 @@ class Archival(Search, Passages):
         """
         return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
 
+    def count_passages(self, **conditions: Unpack[PassageConditions]) -> int:
+        """How many passages of the agent's archives meet these conditions. Raises: InvalidInput; NotFound."""
+        return self._portal.run(self._inner.count_passages(**conditions))
+
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
         back.
@@ -89,6 +105,13 @@ class Archival(Search, Passages):
     def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
         self._portal.run(self._inner.delete_passage(passage_id))
+
+    def insert_passage(self, new: NewPassage) -> tuple[Passage, Correction]:
+        """Store a text in the agent's own archive; return the passage, and the correction that `undo` takes back.
+
+        Raises: NotFound, InvalidInput.
+        """
+        return self._portal.run(self._inner.insert_passage(new))
 
     def search_archive(
         self,

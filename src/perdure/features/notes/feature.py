@@ -1,0 +1,16 @@
+"""Structured notes, kept as Markdown in archival memory; and memory that belongs to a project's folder."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="notes",
+    nouns={
+        "note": Noun(
+            modules=("commands",),
+            help="Add, list, show, search, edit, archive, restore, delete or review notes of a project.",
+        )
+    },
+    agent_parts={"notes": "service:AsyncNotes"},
+)

@@ -1,0 +1,132 @@
+"""Memory that belongs to a project's folder, and the memory behind all projects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
+from perdure.core.errors import AlreadyExists, InvalidInput
+from perdure.core.models import EXTRACTIVE
+from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.domain.agents.units import NewAgent
+from perdure.domain.blocks.units import NewBlock
+from perdure.features.notes.folders import find_project_folder, state_folder
+from perdure.features.notes.nudges import EditCounter
+from perdure.features.notes.values import MemoryLevel
+from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+
+PROJECT_TAG, GLOBAL_TAG = "perdure:project:", "perdure:global"
+"""The beginning of the tag of a project's agent, before the digest of its path; the tag of the agent behind all."""
+GLOBAL_NAME = "global-memory"
+_NO_NAME = re.compile(r"[^\w '-]+")
+NAME_CHARS, DIGEST_CHARS = 60, 12
+
+PROJECT_BLOCKS = (
+    NewBlock(label="project", value="", description="What this project is, how it is built, tested and run."),
+)
+GLOBAL_BLOCKS = (
+    NewBlock(label="human", value="", description="Who the user is, and how they like to work."),
+    NewBlock(label="preferences", value="", description="What holds in all projects: style, tools, rules."),
+)
+
+
+class ProjectMemory:
+    """The agents that remember for a project: its own, and the global one behind it. Both need no model and no key.
+
+    They are made with the first write; until then there may be none.
+
+    Args:
+        folder: of the project; None: there is only the global memory.
+        agent: the name or id of an agent that takes the place of the project's.
+    Raises: InvalidInput: there is no such folder.
+    """
+
+    def __init__(self, perdure: AsyncPerdure, folder: str | Path | None = None, *, agent: str | None = None) -> None:
+        self._perdure, self._agent_name = perdure, agent
+        self.folder = None if folder is None else find_project_folder(folder)
+        self._found: dict[MemoryLevel, AsyncAgent] = {}
+
+    @property
+    def edits(self) -> EditCounter:
+        """The edits of the project's files since its last note."""
+        return EditCounter(state_folder(self.folder))
+
+    @property
+    def own_level(self) -> MemoryLevel:
+        """The level that is written to where nobody names one."""
+        return "global" if self.folder is None and self._agent_name is None else "project"
+
+    async def find(self, level: MemoryLevel) -> AsyncAgent | None:
+        """The agent of a level; None: there is none yet. Raises: NotFound: there is no agent of the given name."""
+        if level in self._found:
+            return self._found[level]
+        if level == "project" and self._agent_name is not None:
+            found: AsyncAgent | None = await self._perdure.agent(self._agent_name)
+        elif (tag := self._tag(level)) is None:
+            return None
+        else:
+            where = AgentFilter(tags=(tag,))
+            page = await self._perdure.all_agents.page(where, Page(1, ascending=True))
+            found = AsyncAgent(self._perdure.app, page[0]) if page else None
+        if found is not None:
+            self._found[level] = found
+        return found
+
+    async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
+        """The agent of a level, by default the one that is written to; it is made if there is none.
+
+        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name.
+        """
+        level = level or self.own_level
+        if (found := await self.find(level)) is not None:
+            return found
+        if (tag := self._tag(level)) is None:
+            raise InvalidInput("level is 'project', and there is no project: give its folder, or use 'global'")
+        self._found[level] = await self._create(level, tag)
+        return self._found[level]
+
+    async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
+        """Make the agent of a level. Several processes derive one name: the second finds the agent of the first."""
+        is_global, perdure = level == "global", self._perdure
+        name = GLOBAL_NAME if is_global else self._name()
+        new = NewAgent(
+            name=name,
+            model=EXTRACTIVE,
+            description="What holds in all projects." if is_global else f"Memory of {self.folder}",
+            blocks=GLOBAL_BLOCKS if is_global else PROJECT_BLOCKS,
+            tools=await perdure.tools.load([*DEFAULT_TOOLS[DEFAULT_AGENT_TYPE], *ARCHIVAL_TOOLS]),
+            tags=(tag,),
+            metadata={} if is_global else {"folder": str(self.folder)},
+        )
+        try:
+            return AsyncAgent(perdure.app, await perdure.all_agents.add(new, same_name="refuse"))
+        except AlreadyExists:
+            return await perdure.agent(name)
+
+    async def readers(self) -> Sequence[tuple[MemoryLevel, AsyncAgent]]:
+        """The agents that there are, the project's first. Raises: NotFound: there is no agent of the given name."""
+        levels: Sequence[MemoryLevel] = ("project", "global")
+        return [(level, agent) for level in levels if (agent := await self.find(level)) is not None]
+
+    def _tag(self, level: MemoryLevel) -> str | None:
+        """The tag by which the agent of a level is found; None: there is no project."""
+        if level == "global":
+            return GLOBAL_TAG
+        return None if self.folder is None else PROJECT_TAG + self._digest()
+
+    def _digest(self) -> str:
+        """A digest of the project's path."""
+        assert self.folder is not None
+        return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:DIGEST_CHARS]
+
+    def _name(self) -> str:
+        """The name of the project's agent: that of its folder, with characters that a name may have, and a digest."""
+        assert self.folder is not None
+        name = _NO_NAME.sub("-", self.folder.name).strip(" -'")[:NAME_CHARS] or "project"
+        return f"{name}-{self._digest()[:6]}"

@@ -1,0 +1,70 @@
+"""A note."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from perdure.core.ids import PassageId
+from perdure.core.passages import Passage
+from perdure.core.text.reprs import short_repr
+from perdure.features.notes.kinds import from_markdown, note_kinds
+
+NOTE_TAG = "note"
+"""The tag of passages that are notes."""
+
+MemoryLevel = Literal["project", "global"]
+"""Whether something belongs to the memory of a project, or to the one behind all projects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A structured note, which is a passage of its agent's archive.
+
+    Args:
+        id: of the passage.
+        kind: the name of its `NoteKind`.
+        fields: name -> text, in the order of the kind.
+        text: title and fields as Markdown, as the passage has them.
+        tags: those that its writer gave it.
+        is_archived: whether only a search that asks for archived notes finds it.
+        changed_at: when its text was written last, or a review kept it.
+    """
+
+    __repr__ = short_repr("id", "kind", "title")
+
+    id: PassageId
+    kind: str
+    title: str
+    fields: Mapping[str, str]
+    text: str
+    tags: tuple[str, ...] = ()
+    is_archived: bool = False
+    created_at: datetime
+    changed_at: datetime
+
+    def is_stale(self, at: datetime) -> bool:
+        """Whether it is to be reviewed: nobody changed it for as many days as its kind has."""
+        return at - self.changed_at >= timedelta(days=note_kinds()[self.kind].review_days)
+
+
+def note_of(passage: Passage) -> Note | None:
+    """Return the note that a passage is; None: it is none."""
+    name = passage.metadata.get("kind")
+    if NOTE_TAG not in passage.tags or (kind := note_kinds().get(str(name))) is None:
+        return None
+    title, fields = from_markdown(kind, passage.text)
+    changed = passage.metadata.get("changed_at")
+    return Note(
+        id=passage.id,
+        kind=kind.name,
+        title=title,
+        fields=fields,
+        text=passage.text,
+        tags=tuple(tag for tag in passage.tags if tag not in (NOTE_TAG, kind.name)),
+        is_archived=passage.state == "archived",
+        created_at=passage.created_at,
+        changed_at=datetime.fromisoformat(changed) if isinstance(changed, str) else passage.created_at,
+    )
