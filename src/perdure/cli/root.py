@@ -59,8 +59,15 @@ def nouns() -> Mapping[str, tuple[tuple[str, ...], str]]:
     for feature in find_features():
         for name, noun in feature.nouns.items():
             modules, help = found.get(name, ((), noun.help))
+            help = noun.help or help
             found[name] = (*modules, *(f"{feature.package}.{module}" for module in noun.modules)), help
     return found
+
+
+@functools.cache
+def default_verbs() -> Mapping[str, str]:
+    """Noun -> the verb that runs where none is given, of nouns that have one."""
+    return {name: noun.default for one in find_features() for name, noun in one.nouns.items() if noun.default}
 
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -88,8 +95,10 @@ class Root(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0].endswith("s") and args[0][:-1] in nouns():  # a plural; without a verb it lists
-            is_bare = not args[1:] or (args[1].startswith("-") and args[1] not in ctx.help_option_names)
+            is_bare = not args[1:] or _is_option(ctx, args[1])
             args = [args[0][:-1], *(["list"] if is_bare else []), *args[1:]]
+        if args[0] in default_verbs() and (not args[1:] or _is_option(ctx, args[1])):
+            args = [args[0], default_verbs()[args[0]], *args[1:]]
         if not _WORD.fullmatch(args[0]):
             args = ["chat", "--prompt", *args]
         elif args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
@@ -104,3 +113,8 @@ class Root(TyperGroup):
         for title, table in (("Commands", verbs()), ("Nouns, with verbs as in `perdure agent list`", nouns())):
             with formatter.section(title):
                 formatter.write_dl([(name, help) for name, (_, help) in table.items()])
+
+
+def _is_option(context: Any, argument: str) -> bool:
+    """Whether an argument is an option, and does not ask for help."""
+    return argument.startswith("-") and argument not in context.help_option_names

@@ -21,10 +21,12 @@ class Noun:
     Args:
         modules: those that hold its verbs.
         help: what its help says; empty: the noun is another's, which gets these verbs too.
+        default: the verb that runs where none is given; empty: the help is shown.
     """
 
     modules: Sequence[str]
     help: str = ""
+    default: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

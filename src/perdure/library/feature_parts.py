@@ -176,7 +176,7 @@ class AsyncAgentFeatures:
 
     @property
     def notes(self) -> AsyncNotes:
-        """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent"""
+        """The notes of one agent."""
         from perdure.features.notes.service import AsyncNotes
 
         return AsyncNotes(self._app, self._agent_id)

@@ -31,8 +31,10 @@ class FoundNote:
 
 
 class AsyncNotes(AsyncPart):
-    """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent
-    files hold for it as for any other."""
+    """The notes of one agent.
+
+    Each is a passage of its archive, so that search, sources, forgetting, copies and agent files hold for it.
+    """
 
     @property
     def _archival(self) -> AsyncArchival:

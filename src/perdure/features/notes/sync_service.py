@@ -15,8 +15,10 @@ __all__ = ["Notes"]
 
 
 class Notes(Part):
-    """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent
-    files hold for it as for any other."""
+    """The notes of one agent.
+
+    Each is a passage of its archive, so that search, sources, forgetting, copies and agent files hold for it.
+    """
 
     _inner: AsyncNotes
 

@@ -163,7 +163,7 @@ class AgentFeatures:
 
     @property
     def notes(self) -> Notes:
-        """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent"""
+        """The notes of one agent."""
         from perdure.features.notes.sync_service import Notes
 
         return Notes(self._portal, self._inner.notes)

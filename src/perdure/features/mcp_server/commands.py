@@ -1,0 +1,45 @@
+"""`perdure mcp`: memory for a program that speaks MCP over stdio."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from perdure.cli.commands.run import agent_option, command, flag, for_work, option
+
+if for_work(__name__):
+    import os.path
+    from pathlib import Path
+
+    from perdure.cli.views.view import Output
+    from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+    from perdure.features.notes.nudges import check_nudge_level
+    from perdure.features.notes.projects import ProjectMemory
+    from perdure.library.perdure import AsyncPerdure
+
+
+@command("mcp serve", json=False)
+async def serve_mcp(
+    view: Output,
+    perdure: AsyncPerdure,
+    project: Annotated[
+        str | None, option("Memory of this folder's project, with the global one behind it.", "DIR")
+    ] = None,
+    agent: Annotated[str | None, agent_option("The memory of this agent in place of a project's.")] = None,
+    read_only: Annotated[bool, flag("--read-only", "Offer only tools that read.")] = False,
+    nudges: Annotated[str, option("Reminders to write notes: off, light, balanced or strict.", "LEVEL")] = "balanced",
+    root: Annotated[
+        list[str] | None, option("A further folder whose files may be indexed.", "DIR", name="--root")
+    ] = None,
+) -> None:
+    """Serve memory over stdio to a program that speaks MCP, such as Claude Code; it starts this command by itself."""
+    options = MemoryOptions(
+        read_only=read_only, nudges=check_nudge_level(nudges), roots=[*map(Path, map(os.path.expanduser, root or ()))]
+    )
+    memory = MemoryTools(perdure, ProjectMemory(perdure, project, agent=agent), options)
+    from mcp.server.stdio import stdio_server
+
+    from perdure.features.mcp_server.server import build_server
+
+    server = build_server(memory)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())

@@ -1,0 +1,17 @@
+"""Perdure's memory for any program that speaks the Model Context Protocol, over stdio and HTTP."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="mcp_server",
+    uses=("facts", "notes", "origins"),
+    nouns={
+        "mcp": Noun(
+            modules=("commands",),
+            help="Serve memory to a program over stdio; or add, list, show, refresh, approve or delete MCP servers.",
+            default="serve",
+        )
+    },
+)

@@ -1,0 +1,160 @@
+"""Large texts that a client keeps out of its window: stored as files in the project's state folder, asked of later."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.context.sections.expand import Budget
+from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.domain.tools.context_tools import LOOK_UP
+
+OUTPUT_BYTES = 20_000_000
+OUTPUTS_MAX = 100
+"""With one more, the oldest goes."""
+FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOutput:
+    """A stored text: its number in the project, and what it is."""
+
+    number: int
+    title: str
+    chars: int
+    lines: int
+
+    @property
+    def handle(self) -> str:
+        """How tools name it, such as `output:3`."""
+        return f"output:{self.number}"
+
+
+class Outputs:
+    """The stored texts of a project.
+
+    Args:
+        folder: the project's state folder.
+        roots: files are read only inside these folders.
+    """
+
+    def __init__(self, folder: Path, roots: Sequence[Path]) -> None:
+        self._folder, self._roots = folder / "outputs", [root.resolve() for root in roots]
+
+    def read_file(self, path: str) -> str:
+        """Return the text of a file inside a root; bytes that are no UTF-8 are replaced.
+
+        Raises: InvalidInput: outside the roots, no file, too large.
+        """
+        base = self._roots[0] if self._roots else Path.cwd()
+        try:
+            found = (base / Path(path).expanduser()).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise InvalidInput(
+                f"path {path!r:.200} can't be read ({getattr(error, 'strerror', None) or error})"
+            ) from error
+        if not any(found.is_relative_to(root) for root in self._roots):
+            allowed = ", ".join(map(str, self._roots)) or "none"
+            raise InvalidInput(f"path {path!r:.200} is outside the allowed folders ({allowed}): start with --root DIR")
+        try:
+            # A pipe or a device would never end: without waiting, and only a regular file is read.
+            descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise InvalidInput(f"path {path!r:.200} is no regular file")
+                if status.st_size > OUTPUT_BYTES:
+                    raise InvalidInput(f"{path!r:.200} has {status.st_size:,} bytes, the limit is {OUTPUT_BYTES:,}")
+                return file.read(OUTPUT_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            raise InvalidInput(f"path {path!r:.200} can't be read ({error.strerror})") from error
+
+    def store(self, text: str, title: str) -> StoredOutput:
+        """Store a text; return what it is. Raises: InvalidInput: it is empty or too large."""
+        data = text.encode("utf-8", "replace")
+        if not text.strip():
+            raise InvalidInput("the text is empty: there is nothing to index")
+        if len(data) > OUTPUT_BYTES:
+            raise InvalidInput(f"the text has {len(data):,} bytes, the limit is {OUTPUT_BYTES:,}: index parts of it")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        title = " ".join(title.split())[:TITLE_CHARS]
+        head: dict[str, Any] = {"title": title, "chars": len(text), "lines": text.count("\n") + 1}
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-", delete=False) as file:
+            file.write(json.dumps(head).encode() + b"\n" + data)
+        number = max(self._numbers(), default=0) + 1
+        while True:
+            try:
+                os.link(file.name, self._folder / str(number))  # fails where another process took the number
+                break
+            except FileExistsError:
+                number += 1
+        Path(file.name).unlink()
+        for old in sorted(self._numbers())[:-OUTPUTS_MAX]:
+            (self._folder / str(old)).unlink(missing_ok=True)
+        return StoredOutput(number=number, **head)
+
+    def list(self, limit: int) -> Sequence[StoredOutput]:
+        """Return the stored texts, the newest first."""
+        numbers = sorted(self._numbers(), reverse=True)[:limit]
+        return [found for number in numbers if (found := self._head(number)) is not None]
+
+    def text(self, handle: str) -> str:
+        """Return the text of a handle. Raises: NotFound."""
+        name = handle.strip().removeprefix("output:")
+        try:
+            if not (name.isascii() and name.isdecimal() and len(name) < 10):
+                raise FileNotFoundError
+            return (self._folder / name).read_text("utf-8", "replace").partition("\n")[2]
+        except FileNotFoundError:
+            hint = "memory_list(kind='outputs') shows those that are kept"
+            raise NotFound("output", handle, hint=hint) from None
+
+    def _numbers(self) -> Sequence[int]:
+        if not self._folder.is_dir():
+            return ()
+        return [int(one.name) for one in self._folder.iterdir() if one.name.isascii() and one.name.isdecimal()]
+
+    def _head(self, number: int) -> StoredOutput | None:
+        try:
+            with (self._folder / str(number)).open(encoding="utf-8", errors="replace") as file:
+                return StoredOutput(number=number, **json.loads(file.readline()))
+        except (OSError, ValueError, TypeError):
+            return None  # deleted meanwhile
+
+
+def describe_output(output: StoredOutput, text: str) -> str:
+    """Return a short summary: size, the first and last lines, how to ask."""
+    lines = text.split("\n")
+    shown = [line[:LINE_CHARS] for line in lines[:FIRST_LINES]]
+    if len(lines) > 2 * FIRST_LINES:
+        shown += [f"... {len(lines) - 2 * FIRST_LINES:,} lines ..."]
+    shown += [line[:LINE_CHARS] for line in lines[max(FIRST_LINES, len(lines) - FIRST_LINES) :]]
+    head = f"{output.handle} {output.title}: {output.lines:,} lines, {output.chars:,} characters.".replace(" :", ":")
+    return "\n".join([head, *shown, f"Ask with search_output(output='{output.handle}', query=... or grep=...)."])
+
+
+def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
+    """Return the part of a text that was asked for. Raises: ToolError: an argument can't be used; InvalidInput."""
+    asked = {name: arguments[name] for name in ("query", "grep", "lines", "where", "path") if arguments.get(name)}
+    if not asked:
+        raise InvalidInput("nothing is asked: give query, grep, lines, where or path")
+    answers = LOOK_UP(text, **asked, max_tokens=budget.tokens, count=budget.counter.count)
+    if answers:
+        return budget.cut(str(answers[0]))
+    return budget.cut(_plain_answer(text, asked))
+
+
+def _plain_answer(text: str, asked: dict[str, str]) -> str:
+    """Return the lines that contain a text, where nothing here reads more. Raises: ToolError."""
+    needle = asked.get("query") or asked.get("grep")
+    if needle is None:
+        raise ToolError("nothing here reads lines, tables or JSON: ask by query")
+    found: Callable[[str], bool] = lambda line: needle.casefold() in line.casefold()  # noqa: E731
+    lines = [f"{number}| {line}" for number, line in enumerate(text.split("\n"), 1) if found(line)]
+    return "\n".join(lines) or f"No line has {needle!r:.80}."

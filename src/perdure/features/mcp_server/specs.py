@@ -1,0 +1,60 @@
+"""The descriptions of the tools, as `tools.toml` has them."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.features.notes.kinds import note_kinds
+
+WRITING = frozenset({"memory_remember", "memory_forget", "memory_edit_block", "note", "index_output", "track"})
+"""The tools that change something: a server that only reads has none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryToolSpec:
+    """A tool: its name, what models read of it, and the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@functools.cache
+def _file() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("tools.toml").read_text("utf-8"))
+
+
+def instructions() -> str:
+    """Return what a client shows its model about the whole server."""
+    return str(_file()["instructions"]).strip()
+
+
+@functools.cache
+def tool_specs() -> Mapping[str, MemoryToolSpec]:
+    """All tools by name, in the order of the file."""
+    return {name: _spec(name, table) for name, table in _file().items() if isinstance(table, Mapping)}
+
+
+def _spec(name: str, table: Mapping[str, Any]) -> MemoryToolSpec:
+    properties = {key: dict(value) for key, value in table["properties"].items()}
+    for value in properties.values():
+        if value["description"] == "@fields":
+            value["description"] = _describe_fields()
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": table.get("required", {}).get("names", []),
+        "additionalProperties": False,
+    }
+    return MemoryToolSpec(name, " ".join(table["description"].split()), schema)
+
+
+def _describe_fields() -> str:
+    """Return the fields of each kind of note in one line; the first of each is required."""
+    kinds = "; ".join(f"{kind.name}: {', '.join(kind.fields)}" for kind in note_kinds().values())
+    return f"Name -> text. The first field of a kind is required. {kinds}."
