@@ -45,6 +45,7 @@ def _rules() -> list[ScopeRule]:
     administration = [ScopeRule(ANY, f"/v1/{noun}/**", "admin") for noun in ("organizations", "users", "keys", "audit")]
     searches = [
         *("/v1/messages/search", "/v1/passages/search", "/v1/tools/search", "/v1/recall", "/v1/agents/*/recall"),
+        "/mcp",  # it offers no tool that writes to who may only read
         *("/v1/agents/*/mentions", "/v1/runs/*/stream", "/v1/agents/*/messages/preview-raw-payload"),
     ]
     talks = [
@@ -78,6 +79,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(ANY, "/metrics", "admin", whole_server=True),
         ScopeRule(GET, "/openapi.json", "read-only"),
         ScopeRule(GET, "/docs", "read-only"),
+        ScopeRule("GET HEAD OPTIONS DELETE", "/mcp", "read-only"),
         *(ScopeRule("POST", path, "read-only") for path in searches),
         *(ScopeRule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
         ScopeRule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),

@@ -7,6 +7,7 @@ from perdure.core.features import Feature, Noun
 FEATURE = Feature(
     name="mcp_server",
     uses=("facts", "notes", "origins"),
+    routes=("routes",),
     nouns={
         "mcp": Noun(
             modules=("commands",),

@@ -18,7 +18,6 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.mcp_server.outputs import Outputs, ask_output, describe_output
 from perdure.features.mcp_server.specs import WRITING, MemoryToolSpec, tool_specs
-from perdure.features.notes.folders import state_folder
 from perdure.features.notes.nudges import NudgeLevel
 from perdure.features.notes.projects import ProjectMemory
 from perdure.features.notes.values import NOTE_TAG, MemoryLevel, Note
@@ -53,7 +52,7 @@ class MemoryTools:
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory, options: MemoryOptions) -> None:
         self._perdure, self._project, self._options = perdure, project, options
         own = () if project.folder is None else (project.folder,)
-        self._outputs = Outputs(state_folder(project.folder), [*own, *options.roots])
+        self._outputs = Outputs(project.state, [*own, *options.roots])
         self._count = perdure.app.ports.counter
 
     @property

@@ -34,14 +34,15 @@ def find_project_folder(folder: str | Path) -> Path:
     return resolved
 
 
-def state_folder(project: Path | None) -> Path:
+def state_folder(project: str | Path, org_id: str = "") -> Path:
     """Return the folder in Perdure's data folder with small files about a project, such as its edits; it may not exist.
 
     Args:
-        project: as `find_project_folder` returns it; None: what belongs to no project.
+        project: its folder as `find_project_folder` returns it, or its name; empty: what belongs to no project.
+        org_id: the organisation; empty: the default one.
     """
-    name = "global" if project is None else hashlib.sha256(os.fsencode(project)).hexdigest()[:24]
-    return data_folder() / "projects" / name
+    name = hashlib.sha256(os.fsencode(project)).hexdigest()[:24] if os.fspath(project) else "global"
+    return data_folder() / "projects" / org_id / name
 
 
 def data_folder() -> Path:

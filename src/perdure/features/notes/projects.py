@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput
+from perdure.core.ids import DEFAULT_ORG
 from perdure.core.models import EXTRACTIVE
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent
@@ -43,24 +44,40 @@ class ProjectMemory:
 
     Args:
         folder: of the project; None: there is only the global memory.
+        name: in place of a folder, for a project that has none on this machine.
         agent: the name or id of an agent that takes the place of the project's.
     Raises: InvalidInput: there is no such folder.
     """
 
-    def __init__(self, perdure: AsyncPerdure, folder: str | Path | None = None, *, agent: str | None = None) -> None:
+    def __init__(
+        self,
+        perdure: AsyncPerdure,
+        folder: str | Path | None = None,
+        *,
+        name: str | None = None,
+        agent: str | None = None,
+    ) -> None:
         self._perdure, self._agent_name = perdure, agent
         self.folder = None if folder is None else find_project_folder(folder)
+        self._key = str(self.folder or "") or name or ""
         self._found: dict[MemoryLevel, AsyncAgent] = {}
+
+    @property
+    def state(self) -> Path:
+        """The folder with small files about the project; it may not exist."""
+        org_id = self._perdure.app.org_id
+        key = self._key or (f"agent {self._agent_name}" if self._agent_name else "")
+        return state_folder(key, "" if org_id == DEFAULT_ORG else org_id)
 
     @property
     def edits(self) -> EditCounter:
         """The edits of the project's files since its last note."""
-        return EditCounter(state_folder(self.folder))
+        return EditCounter(self.state)
 
     @property
     def own_level(self) -> MemoryLevel:
         """The level that is written to where nobody names one."""
-        return "global" if self.folder is None and self._agent_name is None else "project"
+        return "project" if self._key or self._agent_name else "global"
 
     async def find(self, level: MemoryLevel) -> AsyncAgent | None:
         """The agent of a level; None: there is none yet. Raises: NotFound: there is no agent of the given name."""
@@ -98,11 +115,11 @@ class ProjectMemory:
         new = NewAgent(
             name=name,
             model=EXTRACTIVE,
-            description="What holds in all projects." if is_global else f"Memory of {self.folder}",
+            description="What holds in all projects." if is_global else f"Memory of {self._key}",
             blocks=GLOBAL_BLOCKS if is_global else PROJECT_BLOCKS,
             tools=await perdure.tools.load([*DEFAULT_TOOLS[DEFAULT_AGENT_TYPE], *ARCHIVAL_TOOLS]),
             tags=(tag,),
-            metadata={} if is_global else {"folder": str(self.folder)},
+            metadata={} if is_global else {"project": self._key},
         )
         try:
             return AsyncAgent(perdure.app, await perdure.all_agents.add(new, same_name="refuse"))
@@ -118,15 +135,13 @@ class ProjectMemory:
         """The tag by which the agent of a level is found; None: there is no project."""
         if level == "global":
             return GLOBAL_TAG
-        return None if self.folder is None else PROJECT_TAG + self._digest()
+        return PROJECT_TAG + self._digest() if self._key else None
 
     def _digest(self) -> str:
-        """A digest of the project's path."""
-        assert self.folder is not None
-        return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:DIGEST_CHARS]
+        """A digest of the project's path or name."""
+        return hashlib.sha256(os.fsencode(self._key)).hexdigest()[:DIGEST_CHARS]
 
     def _name(self) -> str:
         """The name of the project's agent: that of its folder, with characters that a name may have, and a digest."""
-        assert self.folder is not None
-        name = _NO_NAME.sub("-", self.folder.name).strip(" -'")[:NAME_CHARS] or "project"
+        name = _NO_NAME.sub("-", Path(self._key).name).strip(" -'")[:NAME_CHARS] or "project"
         return f"{name}-{self._digest()[:6]}"

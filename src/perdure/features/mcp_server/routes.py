@@ -1,0 +1,47 @@
+"""`/mcp`: the memory tools over streamable HTTP, for programs that speak MCP."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from perdure.core.errors import PerdureError
+from perdure.server.wire.errors import error_answer
+from perdure.server.wire.http import Router, library_of, principal_of
+
+router = Router()
+
+
+class McpEndpoint:
+    """Answers each request by itself, with the memory that its query names: `?project=NAME`, `?agent=NAME`, else the
+    global one. A key that may only read gets the tools that read. Files of this machine are out of reach."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The protocol's SDK takes half a second to import.
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+        from perdure.features.mcp_server.server import build_server
+        from perdure.features.notes.nudges import check_nudge_level
+        from perdure.features.notes.projects import ProjectMemory
+
+        request = Request(scope)
+        library, query = library_of(request), request.query_params
+        try:
+            options = MemoryOptions(
+                read_only=not principal_of(request).may("user"),
+                nudges=check_nudge_level(query.get("nudges") or "balanced"),
+            )
+        except PerdureError as error:
+            await error_answer(error)(scope, receive, send)
+            return
+        project = ProjectMemory(library, name=query.get("project"), agent=query.get("agent"))
+        server = build_server(MemoryTools(library, project, options))
+        limit = library.app.settings.file_limit_bytes  # the guard's limit is smaller, and comes first
+        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=limit)
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
+
+
+hot_routes: list[BaseRoute] = [Route("/mcp", McpEndpoint(), include_in_schema=False)]
