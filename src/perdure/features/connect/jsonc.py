@@ -1,0 +1,210 @@
+"""Edit JSON with comments as text: what is not changed stays byte for byte.
+
+Editors write their settings with comments, trailing commas, tabs and CRLF; a parser and a dump would lose all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+
+DEPTH_MAX = 200
+_SPACE = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+_LINE_REST = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)?")
+
+
+@dataclass(slots=True)
+class JsonNode:
+    """A value in a text, from `start` until before `end`.
+
+    Args:
+        value: what it is in Python.
+        members: of an object: name -> its value; the last of one name counts.
+        names: of an object: name -> where the member begins.
+        comma: of an object: the place behind a trailing comma; None: there is none.
+    """
+
+    start: int
+    end: int
+    value: Any
+    members: dict[str, JsonNode] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    comma: int | None = None
+
+
+def parse_jsonc(text: str) -> JsonNode:
+    """Parse a text. Raises: InvalidInput: it is no JSON with comments, with the line."""
+    try:
+        node = _Parser(text).value(_skip(text, 0), 0)
+        if (end := _skip(text, node.end)) != len(text):
+            raise _Unreadable(end)
+    except _Unreadable as error:
+        line = text.count("\n", 0, error.at) + 1
+        raise InvalidInput(f"line {line} can't be read as JSON: {text[error.at : error.at + 40]!r}") from None
+    return node
+
+
+def set_member(text: str, path: Sequence[str], value: Any) -> str:
+    """Return the text with a value at a path of names; objects on the way are made.
+
+    Raises: InvalidInput: the text can't be read, or something on the way is no object.
+    """
+    if not text.strip("\ufeff \t\r\n"):
+        text = f"{text}{{}}\n"
+    node, newline = parse_jsonc(text), "\r\n" if "\r\n" in text else "\n"
+    unit = _indent_unit(text, node)
+    for depth, name in enumerate(path):
+        if not isinstance(node.value, dict):
+            place = ".".join(path[:depth]) or "the file"
+            raise InvalidInput(f"{place} is {_kind(node.value)} there and not an object")
+        if name not in node.members:
+            for key in reversed(path[depth + 1 :]):
+                value = {key: value}
+            return _insert(text, node, name, value, unit=unit, newline=newline, depth=depth + 1)
+        node = node.members[name]
+    return text[: node.start] + _dump(value, unit, newline, len(path)) + text[node.end :]
+
+
+def remove_member(text: str, path: Sequence[str]) -> str:
+    """Return the text without the member at a path of names; as it is where there is none.
+
+    Raises: InvalidInput: the text can't be read.
+    """
+    node = parse_jsonc(text)
+    for name in path[:-1]:
+        if not isinstance(node.value, dict) or name not in node.members:
+            return text
+        node = node.members[name]
+    if not isinstance(node.value, dict) or path[-1] not in node.members:
+        return text
+    start, end = node.names[path[-1]], node.members[path[-1]].end
+    comma = _skip(text, end)
+    if text[comma : comma + 1] == ",":
+        end = comma + 1
+    else:  # the last one: the comma before it goes too
+        before = text.rfind(",", node.start, start)
+        if before >= 0 and len(node.members) > 1:
+            text, start, end = text[:before] + text[before + 1 :], start - 1, end - 1
+    line = text.rfind("\n", 0, start) + 1
+    rest = _LINE_REST.match(text, end)
+    assert rest is not None
+    if not text[line:start].strip() and text[rest.end() : rest.end() + 2].startswith(("\n", "\r\n")):
+        start = line - (2 if text[line - 2 : line] == "\r\n" else 1)  # its lines go whole
+        end = rest.end()
+    return text[: max(start, 0)] + text[end:]
+
+
+class _Unreadable(Exception):
+    """The text can't be read from a place on."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class _Parser:
+    """Reads values of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def value(self, at: int, depth: int) -> JsonNode:
+        text = self._text
+        if depth > DEPTH_MAX:
+            raise _Unreadable(at)
+        if text[at : at + 1] == "{":
+            return self._object(at, depth)
+        if text[at : at + 1] == "[":
+            return self._list(at, depth)
+        if found := _STRING.match(text, at) or _SCALAR.match(text, at):
+            try:
+                return JsonNode(at, found.end(), json.loads(found[0]))
+            except ValueError:
+                pass
+        raise _Unreadable(at)
+
+    def _object(self, at: int, depth: int) -> JsonNode:
+        text, node = self._text, JsonNode(at, at, {})
+        at = _skip(text, at + 1)
+        while text[at : at + 1] != "}":
+            if (name := _STRING.match(text, at)) is None:
+                raise _Unreadable(at)
+            colon = _skip(text, name.end())
+            if text[colon : colon + 1] != ":":
+                raise _Unreadable(colon)
+            member, key = self.value(_skip(text, colon + 1), depth + 1), json.loads(name[0])
+            node.members[key], node.names[key], node.value[key] = member, at, member.value
+            at, node.comma = self._next(member.end, "}")
+        node.end = at + 1
+        return node
+
+    def _list(self, at: int, depth: int) -> JsonNode:
+        text, node = self._text, JsonNode(at, at, [])
+        at = _skip(text, at + 1)
+        while text[at : at + 1] != "]":
+            item = self.value(at, depth + 1)
+            node.value.append(item.value)
+            at, _ = self._next(item.end, "]")
+        node.end = at + 1
+        return node
+
+    def _next(self, at: int, closing: str) -> tuple[int, int | None]:
+        """(Where the next item or the closing sign is, the place behind a comma before the closing sign)."""
+        at = _skip(self._text, at)
+        if self._text[at : at + 1] == closing:
+            return at, None
+        if self._text[at : at + 1] != ",":
+            raise _Unreadable(at)
+        behind = at + 1
+        at = _skip(self._text, behind)
+        return at, behind if self._text[at : at + 1] == closing else None
+
+
+def _skip(text: str, at: int) -> int:
+    """Return where the first sign is that is no space and no comment."""
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _insert(text: str, node: JsonNode, name: str, value: Any, *, unit: str, newline: str, depth: int) -> str:
+    """Return the text with one more member at the end of an object."""
+    member = f"{json.dumps(name, ensure_ascii=False)}: {_dump(value, unit, newline, depth)}"
+    if not node.members:
+        inside = text[node.start + 1 : node.end - 1].rstrip()  # a comment stays
+        return f"{text[: node.start + 1]}{inside}{newline}{unit * depth}{member}{newline}{unit * (depth - 1)}{text[node.end - 1 :]}"
+    last = max(node.members.values(), key=lambda one: one.end)
+    behind = node.comma or last.end
+    comma = "" if node.comma else ","
+    rest = _LINE_REST.match(text, behind)
+    assert rest is not None
+    if newline not in text[node.start : node.end] and "\n" not in text[node.start : node.end]:
+        return f"{text[:behind]}{comma} {member}{text[behind:]}"  # an object on one line stays on one
+    # A comment behind the last member stays on its line.
+    trailing = "," if node.comma else ""
+    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{newline}{unit * depth}{member}{trailing}{text[rest.end() :]}"
+
+
+def _dump(value: Any, unit: str, newline: str, depth: int) -> str:
+    """Return a value as JSON, indented as what is around it."""
+    text = json.dumps(value, ensure_ascii=False, indent=unit)
+    return text.replace("\n", newline + unit * depth)
+
+
+def _indent_unit(text: str, root: JsonNode) -> str:
+    """Return how the file indents one level: as its first member, else two spaces."""
+    for start in root.names.values():
+        line = text[text.rfind("\n", 0, start) + 1 : start]
+        if line and not line.strip():
+            return line
+    return "  "
+
+
+def _kind(value: Any) -> str:
+    return "a list" if isinstance(value, list) else f"{json.dumps(value)[:40]}"
