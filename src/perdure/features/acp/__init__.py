@@ -1,0 +1,1 @@
+"""Agents in editors, such as Zed, over the Agent Client Protocol."""

@@ -1,0 +1,9 @@
+"""Agents in editors, such as Zed, over the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="acp", verbs={"acp": Noun(modules=("commands",), help="Serve an agent to an editor such as Zed, over stdio.")}
+)
