@@ -176,19 +176,19 @@ def _skip(text: str, at: int) -> int:
 def _insert(text: str, node: JsonNode, name: str, value: Any, *, unit: str, newline: str, depth: int) -> str:
     """Return the text with one more member at the end of an object."""
     member = f"{json.dumps(name, ensure_ascii=False)}: {_dump(value, unit, newline, depth)}"
+    inner, outer = newline + unit * depth, newline + unit * (depth - 1)
     if not node.members:
         inside = text[node.start + 1 : node.end - 1].rstrip()  # a comment stays
-        return f"{text[: node.start + 1]}{inside}{newline}{unit * depth}{member}{newline}{unit * (depth - 1)}{text[node.end - 1 :]}"
+        return f"{text[: node.start + 1]}{inside}{inner}{member}{outer}{text[node.end - 1 :]}"
     last = max(node.members.values(), key=lambda one: one.end)
-    behind = node.comma or last.end
-    comma = "" if node.comma else ","
-    rest = _LINE_REST.match(text, behind)
-    assert rest is not None
-    if newline not in text[node.start : node.end] and "\n" not in text[node.start : node.end]:
+    behind, comma = node.comma or last.end, "" if node.comma else ","
+    if "\n" not in text[node.start : node.end]:
         return f"{text[:behind]}{comma} {member}{text[behind:]}"  # an object on one line stays on one
     # A comment behind the last member stays on its line.
+    rest = _LINE_REST.match(text, behind)
+    assert rest is not None
     trailing = "," if node.comma else ""
-    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{newline}{unit * depth}{member}{trailing}{text[rest.end() :]}"
+    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{inner}{member}{trailing}{text[rest.end() :]}"
 
 
 def _dump(value: Any, unit: str, newline: str, depth: int) -> str:
