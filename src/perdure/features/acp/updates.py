@@ -94,7 +94,7 @@ def _of_part(part: object) -> Iterator[Update]:
             yield acp.update_agent_message_text(text)
         case Reasoning(text=text) if text:
             yield acp.update_agent_thought_text(text)
-        case ToolCall() if part.speech is not None:
+        case ToolCall() if part.speech:
             yield acp.update_agent_message_text(part.speech)
         case ToolCall():
             yield acp.start_tool_call(
