@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from perdure.core.features import find_features
+
 __all__ = ["main"]
 
 UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
@@ -13,6 +15,9 @@ UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
 def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
+    for feature in find_features():
+        if quick := feature.quick_verbs.get(sys.argv[1] if len(sys.argv) > 1 else ""):
+            sys.exit(feature.load(quick)(sys.argv[2:]))
     from perdure.cli.app import app
 
     app(prog_name="perdure")

@@ -194,6 +194,8 @@ class Feature:
         name: that of its folder.
         nouns: noun of the command line -> its commands.
         verbs: command of every day -> where it stands.
+        quick_verbs: command -> the function that takes its arguments and returns the exit code. Other programs run
+            these while a person waits, so neither the command line nor the store is loaded; no help lists them.
         routes: modules with a `router` of the HTTP API.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
         slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
@@ -234,6 +236,7 @@ class Feature:
     uses: Sequence[str] = ()
     nouns: Mapping[str, Noun] = field(default_factory=dict)
     verbs: Mapping[str, Noun] = field(default_factory=dict)
+    quick_verbs: Mapping[str, str] = field(default_factory=dict)
     routes: Sequence[str] = ()
     pages: Sequence[str] = ()
     tabs: Mapping[str, str] = field(default_factory=dict)

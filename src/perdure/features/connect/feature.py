@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature
+from perdure.core.features import Feature, Noun
 
-FEATURE = Feature(name="connect", uses=("mcp_server", "notes"))
+FEATURE = Feature(
+    name="connect",
+    uses=("mcp_server", "notes"),
+    verbs={"connect": Noun(modules=("commands",), help="Give a program, such as Claude Code or Cursor, this memory.")},
+    quick_verbs={"hook": "hook:run"},
+)

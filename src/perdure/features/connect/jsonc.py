@@ -28,7 +28,8 @@ class JsonNode:
         value: what it is in Python.
         members: of an object: name -> its value; the last of one name counts.
         names: of an object: name -> where the member begins.
-        comma: of an object: the place behind a trailing comma; None: there is none.
+        items: of a list: its values.
+        comma: of an object or a list: the place behind a trailing comma; None: there is none.
     """
 
     start: int
@@ -36,6 +37,7 @@ class JsonNode:
     value: Any
     members: dict[str, JsonNode] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    items: list[JsonNode] = field(default_factory=list)
     comma: int | None = None
 
 
@@ -72,32 +74,80 @@ def set_member(text: str, path: Sequence[str], value: Any) -> str:
     return text[: node.start] + _dump(value, unit, newline, len(path)) + text[node.end :]
 
 
+def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
+    """Return the text with an item in the list at a path of names, which is made if there is none.
+
+    Args:
+        mark: an item whose JSON contains this is an earlier form of the same one, and is replaced.
+    Raises: InvalidInput: the text can't be read, or there is no list at the path.
+    """
+    node = _find(text, path)
+    if node is None:
+        return set_member(text, path, [item])
+    if not isinstance(node.value, list):
+        raise InvalidInput(f"{'.'.join(path)} is {_kind(node.value)} there and not a list")
+    newline, depth = "\r\n" if "\r\n" in text else "\n", len(path) + 1
+    unit = _indent_unit(text, parse_jsonc(text))
+    for known in node.items:
+        if mark in json.dumps(known.value, ensure_ascii=False):
+            if known.value == item:
+                return text
+            return text[: known.start] + _dump(item, unit, newline, depth) + text[known.end :]
+    return _insert_last(
+        text, node, node.items, _dump(item, unit, newline, depth), unit=unit, newline=newline, depth=depth
+    )
+
+
 def remove_member(text: str, path: Sequence[str]) -> str:
     """Return the text without the member at a path of names; as it is where there is none.
 
     Raises: InvalidInput: the text can't be read.
     """
-    node = parse_jsonc(text)
-    for name in path[:-1]:
-        if not isinstance(node.value, dict) or name not in node.members:
-            return text
-        node = node.members[name]
-    if not isinstance(node.value, dict) or path[-1] not in node.members:
+    node = _find(text, path[:-1])
+    if node is None or not isinstance(node.value, dict) or path[-1] not in node.members:
         return text
-    start, end = node.names[path[-1]], node.members[path[-1]].end
+    return _cut(text, node, node.names[path[-1]], node.members[path[-1]].end, len(node.members))
+
+
+def remove_item(text: str, path: Sequence[str], mark: str) -> str:
+    """Return the text without the items of a list whose JSON contains a mark. Raises: InvalidInput."""
+    while (node := _find(text, path)) is not None:
+        found = [one for one in node.items if mark in json.dumps(one.value, ensure_ascii=False)]
+        if not found:
+            break
+        text = _cut(text, node, found[0].start, found[0].end, len(node.items))
+    return text
+
+
+def _find(text: str, path: Sequence[str]) -> JsonNode | None:
+    """Return the value at a path of names; None: there is none. Raises: InvalidInput: the text can't be read."""
+    if not text.strip("\ufeff \t\r\n"):
+        return None
+    node = parse_jsonc(text)
+    for name in path:
+        if not isinstance(node.value, dict) or name not in node.members:
+            return None
+        node = node.members[name]
+    return node
+
+
+def _cut(text: str, inside: JsonNode, start: int, end: int, count: int) -> str:
+    """Return the text without the member or item of `inside` at [start, end), and without its comma and its lines.
+
+    Args:
+        count: how many members or items there are.
+    """
     comma = _skip(text, end)
     if text[comma : comma + 1] == ",":
         end = comma + 1
-    else:  # the last one: the comma before it goes too
-        before = text.rfind(",", node.start, start)
-        if before >= 0 and len(node.members) > 1:
-            text, start, end = text[:before] + text[before + 1 :], start - 1, end - 1
+    elif count > 1:  # the last one: the comma before it goes too
+        before = text.rfind(",", inside.start, start)
+        text, start, end = text[:before] + text[before + 1 :], start - 1, end - 1
     line = text.rfind("\n", 0, start) + 1
     rest = _LINE_REST.match(text, end)
     assert rest is not None
     if not text[line:start].strip() and text[rest.end() : rest.end() + 2].startswith(("\n", "\r\n")):
-        start = line - (2 if text[line - 2 : line] == "\r\n" else 1)  # its lines go whole
-        end = rest.end()
+        start, end = line - (2 if text[line - 2 : line] == "\r\n" else 1), rest.end()  # its lines go whole
     return text[: max(start, 0)] + text[end:]
 
 
@@ -149,8 +199,9 @@ class _Parser:
         at = _skip(text, at + 1)
         while text[at : at + 1] != "]":
             item = self.value(at, depth + 1)
+            node.items.append(item)
             node.value.append(item.value)
-            at, _ = self._next(item.end, "]")
+            at, node.comma = self._next(item.end, "]")
         node.end = at + 1
         return node
 
@@ -176,19 +227,26 @@ def _skip(text: str, at: int) -> int:
 def _insert(text: str, node: JsonNode, name: str, value: Any, *, unit: str, newline: str, depth: int) -> str:
     """Return the text with one more member at the end of an object."""
     member = f"{json.dumps(name, ensure_ascii=False)}: {_dump(value, unit, newline, depth)}"
+    return _insert_last(text, node, list(node.members.values()), member, unit=unit, newline=newline, depth=depth)
+
+
+def _insert_last(
+    text: str, node: JsonNode, known: Sequence[JsonNode], new: str, *, unit: str, newline: str, depth: int
+) -> str:
+    """Return the text with a new member or item behind the known ones of an object or a list."""
     inner, outer = newline + unit * depth, newline + unit * (depth - 1)
-    if not node.members:
+    if not known:
         inside = text[node.start + 1 : node.end - 1].rstrip()  # a comment stays
-        return f"{text[: node.start + 1]}{inside}{inner}{member}{outer}{text[node.end - 1 :]}"
-    last = max(node.members.values(), key=lambda one: one.end)
+        return f"{text[: node.start + 1]}{inside}{inner}{new}{outer}{text[node.end - 1 :]}"
+    last = max(known, key=lambda one: one.end)
     behind, comma = node.comma or last.end, "" if node.comma else ","
     if "\n" not in text[node.start : node.end]:
-        return f"{text[:behind]}{comma} {member}{text[behind:]}"  # an object on one line stays on one
+        return f"{text[:behind]}{comma} {new}{text[behind:]}"  # an object on one line stays on one
     # A comment behind the last member stays on its line.
     rest = _LINE_REST.match(text, behind)
     assert rest is not None
     trailing = "," if node.comma else ""
-    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{inner}{member}{trailing}{text[rest.end() :]}"
+    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{inner}{new}{trailing}{text[rest.end() :]}"
 
 
 def _dump(value: Any, unit: str, newline: str, depth: int) -> str:

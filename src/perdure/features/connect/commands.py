@@ -1,0 +1,111 @@
+"""`perdure connect`: give a program Perdure's memory by its own configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from perdure.cli.commands.run import Yes, argument, command, flag, for_work, option
+
+if for_work(__name__):
+    import difflib
+    import json
+    import os
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perdure.cli.session.work import confirm
+    from perdure.cli.views.render import diff_view
+    from perdure.cli.views.view import Output, visible
+    from perdure.core.errors import InvalidInput
+    from perdure.features.connect.checks import check_starts
+    from perdure.features.connect.files import FileChange, check_writable, plan_changes, undo_changes, write_changes
+    from perdure.features.connect.hooks import hook_entries
+    from perdure.features.connect.programs import (
+        ADDRESS,
+        ConfigEntry,
+        Program,
+        find_program,
+        kept_environment,
+        own_command,
+        plan_entries,
+    )
+    from perdure.features.notes.folders import find_project_folder
+
+
+@command("connect", json=False)
+async def connect_program(
+    view: Output,
+    program: Annotated[str, argument("claude-code, cursor, codex, vscode, zed, open-webui or letta-code.", "PROGRAM")],
+    project: Annotated[
+        str | None, option("Change the configuration of this project, not yours.", "DIR", name="--project")
+    ] = None,
+    read_only: Annotated[bool, flag("--read-only", "Let it only read memory.")] = False,
+    no_hooks: Annotated[bool, flag("--no-hooks", "Only the tools; nothing is recalled or captured by itself.")] = False,
+    only_print: Annotated[bool, flag("--print", "Print what would be written, and write nothing.")] = False,
+    undo: Annotated[bool, flag("--undo", "Take it out again, byte for byte.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Connect a program to memory: it shows what it would write, asks, writes, and checks that it starts."""
+    known = find_program(program)
+    if known.by_hand:
+        view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))
+        return
+    if undo:
+        for line in undo_changes(known.name):
+            view.print(visible(line))
+        view.hint(f"{known.title} has no memory of Perdure any more; what was remembered stays.")
+        return
+    folder = None if project is None else find_project_folder(project)
+    entries = [
+        *plan_entries(known, folder=folder, read_only=read_only),
+        *([] if no_hooks or read_only else hook_entries(known, folder=folder)),
+    ]
+    if only_print:
+        _print_entries(view, known, entries)
+        return
+    try:
+        changes = [one for one in plan_changes(entries) if one.before != one.after]
+        for change in changes:
+            check_writable(change.path)
+    except InvalidInput as error:
+        view.print(f"{visible(str(error))}\n\nTo add by hand:")
+        _print_entries(view, known, entries)
+        raise InvalidInput(f"{known.title} was not connected: nothing was written") from None
+    if changes:
+        for change in changes:
+            _show_change(view, change)
+        confirm(view, f"Write this for {known.title}?", action=f"connect {known.name}", yes=yes)
+        write_changes(known.name, changes, entries)
+    else:
+        view.print(f"{known.title} is connected already.")
+    problem = await check_starts(
+        [*own_command(), "mcp", *(["--read-only"] if read_only else [])], kept_environment(), str(folder or Path.cwd())
+    )
+    if problem:
+        raise InvalidInput(f"it was written, but `perdure mcp` does not start: {problem}")
+    view.print("`perdure mcp` starts and answers.")
+    view.hint(f"{known.next} `perdure connect {known.name} --undo` takes it out again.")
+
+
+def _show_change(view: Output, change: FileChange) -> None:
+    """Show what is written to a file as a diff."""
+    before = (change.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
+    after = change.after.decode("utf-8", "replace").splitlines(keepends=True)
+    diff = "".join(difflib.unified_diff(before, after, n=2))
+    what = "new file" if change.before is None else "changes"
+    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff.splitlines()[2:])))
+
+
+def _print_entries(view: Output, program: Program, entries: Sequence[ConfigEntry]) -> None:
+    """Print what belongs into each file, to be added by hand."""
+    for entry in entries:
+        if entry.format == "toml":
+            from perdure.features.connect.tomltext import set_table
+
+            text = set_table("", entry.names, entry.value)
+        else:
+            value = entry.value
+            for name in reversed(entry.names):
+                value = {name: value}
+            text = json.dumps(value, indent=2, ensure_ascii=False)
+        view.print(f"{visible(str(entry.path))}:\n{visible(text)}")
