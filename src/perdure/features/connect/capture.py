@@ -15,7 +15,7 @@ from typing import Any
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.features.connect.hook import CONTEXT_FILE, log
+from perdure.features.connect.hook_files import CONTEXT_FILE, log
 from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
 from perdure.features.notes.folders import state_folder
 from perdure.features.notes.projects import ProjectMemory
@@ -64,6 +64,7 @@ async def _capture(folder: Path, session: str, transcript: str) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(json.dumps({"conversation": conversation}), "utf-8")
             await agent.import_messages(messages, conversation=conversation)
+            await agent.facts.extract()
         await _write_context(perdure, project)
 
 
@@ -78,8 +79,10 @@ async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
     if not await project.readers():
         path.unlink(missing_ok=True)
         return
-    memory = MemoryTools(perdure, project, MemoryOptions(read_only=True))
-    text = await memory.call("memory_context", {"budget_tokens": CONTEXT_TOKENS})
+    text = await MemoryTools(perdure, project, MemoryOptions(read_only=True)).context(CONTEXT_TOKENS)
+    if not text:
+        path.unlink(missing_ok=True)
+        return
     new = path.with_suffix(f".{os.getpid()}")
     new.write_text(f"What Perdure remembers of this project and its user:\n\n{text}\n", "utf-8")
     new.replace(path)

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.features.notes.folders import data_folder, find_project_folder, state_folder
+from perdure.features.connect.hook_files import CONTEXT_FILE, log
+from perdure.features.notes.folders import find_project_folder, state_folder
 from perdure.features.notes.nudges import EditCounter
 
-CONTEXT_FILE = "context.md"
-INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES = 5_000_000, 40_000, 500_000
+INPUT_BYTES, CONTEXT_BYTES = 5_000_000, 40_000
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,19 +38,6 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         log(f"{name}: {type(error).__name__}: {error}")
     return 0
-
-
-def log(text: str) -> None:
-    """Add a line to the log of hooks; where that is not possible, nothing happens."""
-    path = data_folder() / "hooks.log"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > LOG_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
-    except OSError:
-        pass
 
 
 def _start(folder: Path, payload: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import FactId, PassageId, is_id
-from perdure.core.messages import text_of
+from perdure.core.messages import Message, text_of
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
@@ -28,7 +28,7 @@ from perdure.library.perdure import AsyncPerdure
 
 BLOCKS_SHARE, HANDOFF_SHARE, FACTS_SHARE = 0.4, 0.25, 0.3
 """The most of a context's tokens that blocks, the newest handoff, and facts take."""
-NOTES_SHOWN, FACTS_MAX, LINE_CHARS = 10, 100, 300
+NOTES_SHOWN, SAID_SHOWN, FACTS_MAX, LINE_CHARS = 10, 5, 100, 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,15 @@ class MemoryTools:
         return await self._project.readers()
 
     async def _memory_context(self, *, about: str = "", budget_tokens: int = 1_500) -> str:
+        text = await self.context(budget_tokens, about)
+        return text or "Nothing is remembered yet. memory_remember and note keep things for later sessions."
+
+    async def context(self, budget_tokens: int, about: str = "") -> str:
+        """What to know now, in at most so many tokens; empty: nothing is remembered.
+
+        It has blocks, the newest handoff, what is known, titles of the newest notes, and what is remembered about a
+        task; without a task what the user said last.
+        """
         readers, parts = await self.readers(), list[str]()
 
         def left() -> int:
@@ -111,10 +120,9 @@ class MemoryTools:
             parts.append("## Notes, newest first\n" + "\n".join(titles[:NOTES_SHOWN]))
         if about.strip() and (room := left()) > 100:
             parts.append(f"## About: {about.strip()[:LINE_CHARS]}\n" + await self._recall(about, room))
-        text = "\n\n".join(filter(None, parts))
-        if not text:
-            return "Nothing is remembered yet. memory_remember and note keep things for later sessions."
-        return self._budget(budget_tokens).cut(text)
+        elif said := [_said_line(one) for _, agent in readers for one in await _last_said(agent)]:
+            parts.append("## The user said last\n" + "\n".join(said[:SAID_SHOWN]))
+        return self._budget(budget_tokens).cut("\n\n".join(filter(None, parts)))
 
     async def _memory_search(self, *, query: str, budget_tokens: int = 1_500) -> str:
         return await self._recall(query, budget_tokens) or "Nothing was found."
@@ -392,6 +400,16 @@ class MemoryTools:
             self._project.edits.count(file)
         edits, different = self._project.edits.totals()
         return f"{plural(edits, 'edit')} in {plural(different, 'file')} since the last note."
+
+
+async def _last_said(agent: AsyncAgent) -> Sequence[Message]:
+    """The newest messages of the user, oldest first."""
+    newest = await agent.search("", roles=("user",), limit=SAID_SHOWN)
+    return [hit.message for hit in newest][::-1]
+
+
+def _said_line(message: Message) -> str:
+    return f"- {message.occurred_at:%Y-%m-%d %H:%M} {_line(text_of(message.parts))}"
 
 
 def _how_to_undo(level: MemoryLevel, number: int) -> str:
