@@ -94,10 +94,10 @@ def expected_calls(runs: Sequence[int], *, runs_max: int = RUNS_MAX) -> float:
 
 
 def pays_to_rewrite(*, removed: int, kept: int, calls: float) -> bool:
-    """Whether the next `calls` save more by not reading `removed` tokens than it costs to write `kept` tokens anew.
+    """Whether the next `calls` save more by not reading `removed` tokens than it costs to write `kept` tokens again.
 
     Args:
-        kept: what stands behind the place that changes.
+        kept: the tokens behind the place that changes, which the provider has to cache again.
     """
     return removed * READ_PRICE * calls > kept * (WRITE_PRICE - READ_PRICE)
 
@@ -126,6 +126,7 @@ def is_due(situation: Situation) -> bool:
 
 
 def _largest_run(situation: Situation) -> int:
+    """Return the tokens of the largest run in view."""
     sizes: dict[int | None, int] = {}
     for row in situation.rows:
         sizes[row.run_seq] = sizes.get(row.run_seq, 0) + situation.tokens_of(row)

@@ -290,5 +290,5 @@ def _oldest(state: Preview, share: float, counter: TokenCounter) -> int:
     groups = atoms(state.view.rows)
     sizes = [sum(row_tokens(row, state.view.stubs, counter) for row in atom.messages) for atom in groups]
     most = (1 - share) * state.certificate.window_tokens
-    count = oldest_share(groups[:-1], groups[-1].messages, sizes, share=share, most=most)
+    count = oldest_share(groups[:-1], groups[-1].messages, sizes, share=share, limit_tokens=most)
     return sum(len(atom.messages) for atom in groups[:count])
