@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.documents import Chunk
-from perdure.core.text.words import Query, parse_query
+from perdure.core.text.words import parse_query
 from perdure.search.ranking.fuse import rank
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
@@ -48,12 +48,8 @@ class OutputParts:
 
 def count_words(parts: Sequence[Chunk], query: str) -> OutputParts:
     """Count the query's words in the parts of a text; phrases that stand nowhere are taken apart."""
-    parsed = parse_query(query)
-    counts = _counts(parsed, parts)
+    parsed, texts = parse_query(query), [part.text for part in parts]
+    counts = clause_counts(parsed, texts)
     if not counts.any():
-        counts = _counts(parsed.loosen(), parts)
+        counts = clause_counts(parsed.loosen(), texts)
     return OutputParts(parts, counts)
-
-
-def _counts(query: Query, parts: Sequence[Chunk]) -> Column:
-    return clause_counts(query, [part.text for part in parts])

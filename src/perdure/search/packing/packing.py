@@ -104,6 +104,7 @@ def pack(
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
+    """Return what identifies a candidate: its kind and id."""
     return candidate.kind, candidate.id
 
 
@@ -156,7 +157,14 @@ class _TokenCounts:
 
 @dataclass(slots=True)
 class _QueueEntry:
-    """A candidate in the queue. Its `worth` falls as similar candidates are selected."""
+    """A candidate in the queue.
+
+    Attributes:
+        worth: its score by its length, which falls as similar candidates are selected.
+        words: its words as bits, see `_words_of`; None: not computed yet.
+        compared: with how many of the selected parts it was compared.
+        overlap: the largest share of its words that one of these has.
+    """
 
     candidate: Candidate
     tokens: int
@@ -168,7 +176,14 @@ class _QueueEntry:
 
 @dataclass(slots=True)
 class _Packer:
-    """The state of one selection."""
+    """The state of one selection.
+
+    Attributes:
+        room: the tokens of the budget that are left.
+        parts, headings: what is selected, and the lines above it that are counted already.
+        masks: the words of the selected passages and turns as bits, see `_words_of`.
+        rest: candidates that found no room, best first.
+    """
 
     budget: int
     counter: _TokenCounts
@@ -305,6 +320,7 @@ class _Packer:
         return spent
 
     def _tokens(self, candidate: Candidate) -> int:
+        """Estimate the tokens of a candidate's lines with its whole text."""
         return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
@@ -411,7 +427,11 @@ def _hit_ids(parts: Iterable[PackedPart]) -> set[str]:
 
 
 def _words_of(text: str, vocabulary: dict[str, int]) -> int:
-    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters."""
+    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters.
+
+    Args:
+        vocabulary: word -> number of its bit; new words are added.
+    """
     text = text[:COMPARE_CHARS].lower()
     words = set(text.split())
     if not text.isascii() and len(words) * 12 < len(text):
