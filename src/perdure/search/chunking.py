@@ -109,11 +109,8 @@ def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSiz
 
 
 def _end_of_chunk(outline: document_outline.Outline, first: int, target: int, most: int, least: int) -> int:
-    """Return the index of the entry behind the best chunk that begins with entry `first`.
-
-    Args:
-        target, most, least: the characters of a chunk, see `ChunkSizes`.
-    """
+    """Return the index of the entry behind the best chunk that begins with entry `first`. `target`, `most`, `least`:
+    the characters of a chunk, see `ChunkSizes`."""
     levels, ends, start, count = outline.levels, outline.ends, outline.starts[first], len(outline.levels)
     best, best_level, fallback = 0, document_outline.NEVER + 1, first + 1
     for after in range(first + 1, count + 1):

@@ -114,12 +114,10 @@ def rank_messages(
         ],
     )
     now = _history_clock(history, request.now)
-    named_times = spans(request.text, now=now, timezone=request.timezone)
+    times = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
-    if named_times:  # a cached history still has the rows of a reset, and they must not take the places of others
-        in_spans = _rows_in_spans(
-            history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named_times
-        )
+    if times:  # a cached history still has the rows of a reset, and they must not take the places of others
+        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), times)
     wordings = find_wordings(tx, agent, request, query, scope.graph_id)
     by_wordings = _select_masked(history, mask, np.array(list(wordings), np.int64))
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_wordings])
@@ -133,12 +131,12 @@ def rank_messages(
     hints = hints_of(
         request.text,
         names=history.names,
-        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named_times],
+        spans=[(span.start.timestamp(), span.end.timestamp()) for span in times],
         now=now.timestamp(),
     )
     pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if by_vectors.rows else LEXICAL)
-    ran = report_search(query, [by_vectors], named_times, rows=scope.count, pool=len(seqs))
+    ran = report_search(query, [by_vectors], times, rows=scope.count, pool=len(seqs))
     return RankedMessages(agent, seqs, ranked, texts, wordings, ran)
 
 
@@ -205,12 +203,10 @@ def _with_neighbours(
     return seqs, history.indexes(seqs)
 
 
-def _rows_in_spans(
-    history: LogColumns, mask: NDArray[np.bool_] | None, named_times: Sequence[TimeSpan]
-) -> NDArray[np.int64]:
+def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, times: Sequence[TimeSpan]) -> NDArray[np.int64]:
     """Return the newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
     then = np.zeros(history.rows, np.bool_)
-    for span in named_times:
+    for span in times:
         then |= (history.occurred_at >= span.start.timestamp()) & (history.occurred_at < span.end.timestamp())
     if mask is not None:
         then &= mask

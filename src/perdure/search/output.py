@@ -31,11 +31,8 @@ class OutputParts:
     counts: Column
 
     def rank(self, dense: NDArray[np.float64] | None = None) -> Sequence[int]:
-        """Return the parts with a word of the query or a high cosine, best first.
-
-        Args:
-            dense: the cosine of each part to the query, nan: unknown; None: words count alone.
-        """
+        """Return the parts with a word of the query or a high cosine, best first. `dense`: the cosine of each part to
+        the query, nan: unknown; None: words count alone."""
         size = len(self.parts)
         chars = np.array([len(part.text) for part in self.parts], np.float64)
         scope = PoolScope(rows=size, mean_chars=float(chars.mean()) if size else 150.0)

@@ -91,29 +91,24 @@ def rank_passages(
                 where=condition,
                 limit=max(CANDIDATES, most),
                 postings=request.archives.postings(archive, condition),
-                rows=None if seqs_within is None else len(seqs_within),
+                rows=None if seqs is None else len(seqs),
                 only=only,
             )
-            for archive, condition, seqs_within in zip(archives, filters, within, strict=True)
+            for archive, condition, seqs in zip(archives, filters, within, strict=True)
         ],
     )
     nearest_rows = [
         match_vectors(
-            tx,
-            archive.number,
-            request,
-            texts=archive.passage_count,
-            only=seqs_within,
-            limit=max(DENSE_CANDIDATES, most),
+            tx, archive.number, request, texts=archive.passage_count, only=seqs, limit=max(DENSE_CANDIDATES, most)
         )
-        for archive, seqs_within in zip(archives, within, strict=True)
+        for archive, seqs in zip(archives, within, strict=True)
     ]
-    named_times = spans(request.text, now=request.now, timezone=request.timezone)
+    times = spans(request.text, now=request.now, timezone=request.timezone)
     parts: list[PassageTexts] = []
     cosines: list[NDArray[np.float64]] = []
     for archive, condition, matches, nearest in zip(archives, filters, matched, nearest_rows, strict=True):
         candidates = _select_candidates(matches.seqs, nearest.seqs.tolist(), limit=room)
-        in_spans = _passages_in_spans(tx, archive, condition, named_times) if only is None else ()
+        in_spans = _passages_in_spans(tx, archive, condition, times) if only is None else ()
         seqs = list(dict.fromkeys((*candidates, *in_spans, *more)))
         texts_of_archive = tx.passages.texts(archive.id, seqs)
         parts.append(texts_of_archive)
@@ -121,15 +116,13 @@ def rank_passages(
     texts = PassageTexts.join(parts)
     now = request.now
     hints = hints_of(
-        request.text,
-        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named_times],
-        now=now.timestamp(),
+        request.text, spans=[(span.start.timestamp(), span.end.timestamp()) for span in times], now=now.timestamp()
     )
     pool = _pool(
         archives, texts, query, matched, nearest_rows, np.concatenate([*cosines, np.zeros(0)]), timed=hints.when
     )
     rows = sum(archive.passage_count for archive in archives)
-    ran = report_search(query, nearest_rows, named_times, rows=rows, pool=len(texts))
+    ran = report_search(query, nearest_rows, times, rows=rows, pool=len(texts))
     return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
 
 
@@ -170,10 +163,10 @@ def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: Pass
     return request.archives.seqs(tx, archive, where)
 
 
-def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named_times: Sequence[TimeSpan]) -> list[int]:
+def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, times: Sequence[TimeSpan]) -> list[int]:
     """Load the numbers of the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
-    for span in named_times:
+    for span in times:
         since = span.start if where.since is None else max(span.start, where.since)
         until = span.end if where.until is None else min(span.end, where.until)
         if since <= until:

@@ -41,8 +41,7 @@ class ChatSummary:
 
     Args:
         count: how many messages it stands for.
-        level: 0 for a summary of messages, more for one of summaries.
-        children: the numbers of the summaries that it was made from.
+        level, children: 0 and none for a summary of messages; of others, how deep, and the numbers of their summaries.
     """
 
     number: int
@@ -98,7 +97,6 @@ def plan(
         messages: the whole chat; messages are only ever added at its end.
         before: the window of the request before; None: there was none.
         reserve_tokens: kept free for the answer; by default 8,000, at most a quarter of the window.
-        tools: the request's tools, which take tokens too.
         engine: what plans; None: Perdure's own. Only its `plan` and `assemble` are called.
         summarise: writes summaries; None: code extracts them.
         count: an upper estimate of the tokens of a text; None: the one for an unknown model.
@@ -224,11 +222,8 @@ def _text(message: ChatMessage) -> str:
 
 
 def _row(message: ChatMessage, place: int, run_seq: int, tool_names: dict[str, str], counter: TokenCounter) -> Message:
-    """Return a message as a row of a log, with `place` as its number. Raises: InvalidInput.
-
-    Args:
-        tool_names: call id -> name of its tool, for the results that follow; the message's calls are added.
-    """
+    """Return a message as row number `place`. `tool_names`: call id -> its tool, of the messages so far. Raises:
+    InvalidInput."""
     role: Literal["system"] | Role | None = _ROLES.get(str(message.get("role")))
     if role is None and message.get("role") in _SYSTEM:
         role = "system"
@@ -297,7 +292,6 @@ def _carry_out(window: Window, situation: Situation, next_plan: Plan, summarise:
     if isinstance(next_plan, Stub):
         return replace(window, stubs=dict(next_plan.stubs))
     summaries, shown = window.summaries, list(window.shown)
-    gone: set[int] = set()
     if isinstance(next_plan, Merge) or next_plan.atoms:
         new = _write_summary(len(summaries), situation, next_plan, summarise)
         summaries = (*summaries, new)
@@ -310,9 +304,8 @@ def _carry_out(window: Window, situation: Situation, next_plan: Plan, summarise:
     pinned = tuple(row.seq for row in next_plan.pinned)
     gone = {row.seq for row in (*situation.pinned, *next_plan.messages)} - set(pinned)
     stubs = {place: chars for place, chars in window.stubs.items() if place not in gone}
-    return replace(
-        window, first=next_plan.from_seq, pinned=pinned, stubs=stubs, summaries=summaries, shown=tuple(shown)
-    )
+    first = next_plan.from_seq
+    return replace(window, first=first, pinned=pinned, stubs=stubs, summaries=summaries, shown=tuple(shown))
 
 
 def _write_summary(

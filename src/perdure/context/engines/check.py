@@ -36,34 +36,34 @@ class PlanRefused(PerdureError):
     """A plan of a context engine that can't be carried out."""
 
 
-def check_plan(situation: Situation, proposal: object) -> Plan:
+def check_plan(situation: Situation, plan: object) -> Plan:
     """Return the plan that an engine returned, rebuilt from what the situation holds. Raises: PlanRefused.
 
     A plan cuts between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller.
     """
-    match proposal:
+    match plan:
         case Evict():
-            return _check_evict(situation, proposal)
+            return _check_evict(situation, plan)
         case Merge():
-            return _check_merge(situation, proposal)
+            return _check_merge(situation, plan)
         case Stub():
-            return _check_stub(situation, proposal)
+            return _check_stub(situation, plan)
         case _:
-            raise PlanRefused(f"it returned {type(proposal).__name__}: a plan is Evict, Merge or Stub")
+            raise PlanRefused(f"it returned {type(plan).__name__}: a plan is Evict, Merge or Stub")
 
 
-def _check_evict(situation: Situation, proposal: Evict) -> Evict:
+def _check_evict(situation: Situation, plan: Evict) -> Evict:
     """Return the eviction, rebuilt from the situation's rows and nodes. Raises: PlanRefused."""
     candidates, fixed = split_atoms(situation)
-    leaving = candidates[: len(proposal.atoms)]
-    named = _numbers([message for atom in proposal.atoms for message in atom.messages])
+    leaving = candidates[: len(plan.atoms)]
+    named = _numbers([message for atom in plan.atoms for message in atom.messages])
     if named != _numbers(messages_of(leaving)):
         unseen = _numbers(messages_of(fixed))
         if set(named) & set(unseen):
             raise PlanRefused(f"it evicts message {min({*named} & {*unseen})}, which no model has answered yet")
         raise PlanRefused("what it evicts is not the oldest messages in view, cut where calls have all their results")
     rows = [*situation.pinned, *messages_of(leaving)]
-    pinned = _own_values(_numbers(proposal.pinned), rows, "it pins a message that is not among those that leave")
+    pinned = _own_values(_numbers(plan.pinned), rows, "it pins a message that is not among those that leave")
     stay = {message.seq for message in pinned}
     needed = {message.seq for message in input_rows(situation)} & set(_numbers(rows))
     if not needed <= stay:
@@ -71,10 +71,10 @@ def _check_evict(situation: Situation, proposal: Evict) -> Evict:
     if any(set(_numbers(atom.messages)) & stay and not set(_numbers(atom.messages)) <= stay for atom in atoms(rows)):
         raise PlanRefused("it pins a part of a call and its results")
     prepared = _own_values(
-        [node.seq for node in proposal.prepared], situation.prepared, "it takes a summary that is not prepared"
+        [node.seq for node in plan.prepared], situation.prepared, "it takes a summary that is not prepared"
     )
     absorbed = _own_values(
-        [node.seq for node in proposal.absorbed], situation.nodes, "it absorbs a summary that is not in view"
+        [node.seq for node in plan.absorbed], situation.nodes, "it absorbs a summary that is not in view"
     )
     if absorbed != situation.nodes[len(situation.nodes) - len(absorbed) :]:
         raise PlanRefused("it absorbs other summaries than the newest")
@@ -82,47 +82,45 @@ def _check_evict(situation: Situation, proposal: Evict) -> Evict:
         raise PlanRefused("the prepared summaries stand for other messages than those that leave")
     if not leaving and absorbed:
         raise PlanRefused("it absorbs summaries without evicting a message")
-    limit, spent = proposal.summary_tokens, 0
+    limit, spent = plan.summary_tokens, 0
     if prepared:
         spent = sum(node.tokens + NODE_OVERHEAD for node in prepared)
     elif leaving:
-        _check_limit(situation, limit, proposal.text)
+        _check_limit(situation, limit, plan.text)
         spent = limit + NODE_OVERHEAD
     _check_gain(tokens_leaving(situation, leaving, absorbed, stay=stay), spent)
     removal = evict_atoms(situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed)
-    return replace(removal, text=proposal.text)
+    return replace(removal, text=plan.text)
 
 
-def _check_merge(situation: Situation, proposal: Merge) -> Merge:
+def _check_merge(situation: Situation, plan: Merge) -> Merge:
     """Return the merge, rebuilt from the situation's nodes. Raises: PlanRefused."""
-    nodes = _own_values(
-        [node.seq for node in proposal.nodes], situation.nodes, "it merges a summary that is not in view"
-    )
+    nodes = _own_values([node.seq for node in plan.nodes], situation.nodes, "it merges a summary that is not in view")
     seqs = [node.seq for node in situation.nodes]
     first = seqs.index(nodes[0].seq) if nodes else 0
     if not nodes or nodes != situation.nodes[first : first + len(nodes)]:
         raise PlanRefused("it merges no summaries, or summaries that are not neighbours")
-    merge = Merge(nodes, proposal.summary_tokens, text=proposal.text)
-    if proposal.prepared:
+    merge = Merge(nodes, plan.summary_tokens, text=plan.text)
+    if plan.prepared:
         prepared = _own_values(
-            [node.seq for node in proposal.prepared], situation.prepared, "it takes a summary that is not prepared"
+            [node.seq for node in plan.prepared], situation.prepared, "it takes a summary that is not prepared"
         )
         if [(node.level, node.children) for node in prepared] != [(merge.level, merge.children)]:
             raise PlanRefused("the prepared summary stands for other summaries than those that it merges")
         return replace(merge, prepared=prepared, text=None)
-    _check_limit(situation, proposal.summary_tokens, proposal.text)
+    _check_limit(situation, plan.summary_tokens, plan.text)
     overhead = NODE_OVERHEAD * (len(nodes) - 1)
-    _check_gain(sum(node.tokens for node in nodes) + overhead, proposal.summary_tokens)
+    _check_gain(sum(node.tokens for node in nodes) + overhead, plan.summary_tokens)
     return merge
 
 
-def _check_stub(situation: Situation, proposal: Stub) -> Stub:
+def _check_stub(situation: Situation, plan: Stub) -> Stub:
     """Return the stubs, with those that the situation has already. Raises: PlanRefused."""
     if not situation.can_open:
         raise PlanRefused("it cuts a message, but the agent has no tool to open the rest")
     rows = {message.seq: message for message in (*situation.pinned, *situation.rows)}
     stubs = dict(situation.stubs)
-    for seq, chars in dict(proposal.stubs).items():
+    for seq, chars in dict(plan.stubs).items():
         if situation.stubs.get(seq) == chars:
             continue
         if seq not in rows or type(chars) is not int or not 0 <= chars < stub_chars(rows[seq]):

@@ -114,10 +114,7 @@ def tokens_leaving(
     situation: Situation, leaving: Sequence[Atom], absorbed: Sequence[SummaryNode], *, stay: set[int]
 ) -> int:
     """Return the tokens that an eviction takes out of the view: of these atoms, of pinned rows, and of absorbed nodes.
-
-    Args:
-        stay: the numbers of the rows that stay in view, pinned.
-    """
+    `stay`: the numbers of the rows that stay in view, pinned."""
     rows = [row for row in (*situation.pinned, *messages_of(leaving)) if row.seq not in stay]
     return sum(map(situation.tokens_of, rows)) + sum(node.tokens + NODE_OVERHEAD for node in absorbed)
 

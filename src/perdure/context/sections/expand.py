@@ -112,10 +112,8 @@ def parse_lines(text: str) -> LineSpan:
 
 
 def _span(text: str, argument: str, how: str, least: int = 1) -> RowSpan:
-    """Parse `20..30`, `20..`, `..30` or `20`, from `least`.
-
-    Raises: ToolError: it names the tool's `argument`, and says with `how` what to write.
-    """
+    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError: it names the tool's `argument`, and says
+    with `how` what to write."""
     plain = "".join(text.split()).strip("\"'`")
     match, problem = _SPAN.fullmatch(plain), "can't be used"
     if match is not None:
@@ -249,10 +247,7 @@ def list_messages(
     title: str, messages: Sequence[Message], render_rest: Callable[[int], str], budget: Budget, *, zone: tzinfo
 ) -> str:
     """Render messages one after the other, as many as fit; a long one is cut, with the arguments that continue it.
-
-    Args:
-        render_rest: how many are shown -> the line about the others. Where no message fits, it is the whole answer.
-    """
+    `render_rest`: how many are shown -> the line about the others. Where no message fits, it is the whole answer."""
     for index, share in enumerate(SHARES):
         heading_line = title if index == 0 else ""
         part = Budget(budget.counter, budget.tokens // share)

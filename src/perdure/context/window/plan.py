@@ -111,8 +111,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """Show these rows in part (row number -> characters). `sent`: a model has read some of them, so the prefix is
-    rewritten."""
+    """Show rows in part (row number -> characters). `sent`: a model has read some, so the prefix is rewritten."""
 
     stubs: Mapping[int, int]
     sent: bool

@@ -364,10 +364,8 @@ def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     if _is_latin(summary_words) != _is_latin(source_words):
         return len(shared_ascii) >= 2
     identifiers = {word for word in summary_words if not word.isalpha()}
-    shared_identifiers = len(identifiers & source_words)
-    return (shared_identifiers >= 2 and shared_identifiers * 2 >= len(identifiers)) or (
-        len(shared_ascii) >= 3 and len(shared_ascii) >= least / 2
-    )
+    same = len(identifiers & source_words)
+    return (same >= 2 and same * 2 >= len(identifiers)) or (len(shared_ascii) >= 3 and len(shared_ascii) >= least / 2)
 
 
 def _is_latin(words: set[str]) -> bool:
