@@ -47,10 +47,12 @@ def in_name_form(*names: str) -> Callable[[Kind], Kind]:
     """Return a decorator, for use below `dataclass`, that puts these fields of every new object into `name_form`."""
 
     def settle(self: Any) -> None:
+        """Put the named fields of a new object into `name_form`; the object may be frozen."""
         for name in names:
             object.__setattr__(self, name, name_form(getattr(self, name)))
 
     def decorate(kind: Kind) -> Kind:
+        """Have new objects of a dataclass settled."""
         kind.__post_init__ = settle
         return kind
 

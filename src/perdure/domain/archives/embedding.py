@@ -27,11 +27,10 @@ class ClaimedText:
 
 
 def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[ClaimedText]]:
-    """Claim texts that wait for a vector of `model`, at most `limit`, until the time `until`.
-
-    Returns: (how many were claimed, those of them that are still to embed).
+    """Claim at most `limit` texts that wait for a vector of `model`, until the time `until`.
 
     Texts that no longer exist are dropped. Texts equal to one embedded lately get its cached vector.
+    Returns: (how many were claimed, those of them that are still to embed).
     """
     claims = tx.vectors.claim(model, at=at, until=until, limit=limit)
     texts = _texts(tx, claims)
@@ -101,7 +100,7 @@ def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force
 
 
 def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
-    """Return (scope, seq) -> text, for claimed texts that exist and can be embedded."""
+    """Return (number of its scope, own number) -> text, for claimed texts that exist and can be embedded."""
     by_owner: defaultdict[tuple[int, str, str], list[int]] = defaultdict(list)
     for claim in claims:
         by_owner[claim.number, claim.owner_kind, claim.owner_id].append(claim.seq)

@@ -101,8 +101,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
 
 
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
-    """Return the corrections that made the agent forget a text, and those of other agents that share a block or graph
-    with it, if the text was in that block or graph."""
+    """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
     found = [*tx.corrections.forgotten(agent_id)]
     for table, kind in (("blocks", "block"), ("graphs", "fact")):
         for owner_id in (id_ for of, id_ in tx.owners.list(agent_id) if of == table):

@@ -31,8 +31,7 @@ PASSAGE_SOURCE: Point[[Tx, Passage], Source | None] = Point("passage_source")
 def context_sources(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, before_seq: int, everything: bool = False
 ) -> tuple[WriteSource, ...]:
-    """Return the sources that are in the context of a message with the number `before_seq`; with `everything` also
-    those that left it without a summary. Raises: NotFound."""
+    """Return the sources in the context of the message `before_seq`; `everything`: also of earlier contexts."""
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     entered = tx.sources.list_by_conversation(
         agent_id, conversation_seq, from_seq=conversation.first_seq, before_seq=before_seq

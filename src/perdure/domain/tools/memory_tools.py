@@ -117,6 +117,7 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     new_label = label if new_path is None else check_label(_label(new_path, "new_path"))
 
     def rename(block: Block) -> Block:
+        """The block with the new label and description. Raises: BlockReadOnly."""
         if block.read_only:
             raise BlockReadOnly(label)
         return replace(block, label=new_label, description=block.description if description is None else description)
@@ -226,6 +227,7 @@ def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[...
     """
 
     def edit_block(tx: Tx, call: MemoryCall, label: str, **arguments: Any) -> ToolOutcome:
+        """The tool: `label` names the block, `arguments` are those of the edit."""
         result = edit_own_block(tx, call, label, partial(edit, **arguments), whole=whole)
         return ToolOutcome(text=result.block.value, edits=(result,) if result.diff else ())
 
