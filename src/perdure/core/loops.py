@@ -116,8 +116,8 @@ def _words(value: Any) -> str:
     """Return the text that a value of JSON means, as `with_words` says; empty: none."""
     if isinstance(value, str) or not (value or value in (0, False)):
         return value or ""
-    if isinstance(value, dict) and (said := [value[key] for key in ("text", "content", "message") if key in value]):
-        return next(filter(None, map(_words, said)), "")
+    if isinstance(value, dict) and (texts := [value[key] for key in ("text", "content", "message") if key in value]):
+        return next(filter(None, map(_words, texts)), "")
     if isinstance(value, list) and all(isinstance(one, str | dict | list | None) for one in value):
         return "\n".join(filter(None, map(_words, value)))
     return json.dumps(value, ensure_ascii=False)

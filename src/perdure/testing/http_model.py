@@ -456,6 +456,6 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, Mapping[str,
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
-    line, *rest = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rest) if name}
+    line, *rows = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rows) if name}
     return line, headers, await reader.readexactly(int(headers.get("content-length", "0")))

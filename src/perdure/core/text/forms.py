@@ -111,9 +111,9 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         for order in orders:  # of two marks either may come first, if they stand in different places
             if unicodedata.normalize("NFD", order) == letters:
                 for end in range(1, len(order) + 1):
-                    rest = order[end:]
-                    ways[unicodedata.normalize("NFC", order[:end]) + rest] = None
-                    ways |= dict.fromkeys(char + rest for char in _never_composed().get(order[:end], ""))
+                    others = order[end:]
+                    ways[unicodedata.normalize("NFC", order[:end]) + others] = None
+                    ways |= dict.fromkeys(char + others for char in _never_composed().get(order[:end], ""))
     return tuple(ways)
 
 

@@ -75,8 +75,8 @@ def store_vectors(
             for text, _ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        kept = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
-        tx.vectors.store_cache(model, kept)  # none of a text that was erased meanwhile
+        to_cache = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
+        tx.vectors.store_cache(model, to_cache)  # none of a text that was erased meanwhile
 
 
 def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:

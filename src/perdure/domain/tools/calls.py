@@ -67,8 +67,8 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
     try:
         return find_block(tx, call.agent.id, label, call.run.conversation_seq)
     except BlockNotFound as error:
-        wanted = match_form(label.strip())
-        match [one for one in error.known if match_form(one) == wanted]:
+        label_form = match_form(label.strip())
+        match [one for one in error.known if match_form(one) == label_form]:
             case [known]:
                 return find_block(tx, call.agent.id, known, call.run.conversation_seq)
             case _:
