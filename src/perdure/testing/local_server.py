@@ -76,7 +76,7 @@ class LocalServer(HttpModel):
         self._in_line = 0
         self.served: list[ServedRequest] = []
 
-    def tells(self, method: str, path: str, body: bytes) -> Any:
+    def find_listing(self, method: str, path: str, body: bytes) -> Any:
         """Return the body of the server's listing at a path, by its kind; None: it has none at this path."""
         path = urllib.parse.urlsplit(path).path
         if not self.has_listing and path != "/v1/models":

@@ -75,11 +75,11 @@ def schema_warnings(spec: ToolSpec) -> Sequence[str]:
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a value of JSON with members of its objects renamed; `names`: old name -> new name."""
+def rename_members(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value of JSON with other names of members in its objects; `names`: old name -> new name."""
     if isinstance(value, Mapping):
-        return {names.get(name, name): renamed(one, names) for name, one in value.items()}
-    return [renamed(one, names) for one in value] if isinstance(value, list) else value
+        return {names.get(name, name): rename_members(one, names) for name, one in value.items()}
+    return [rename_members(one, names) for one in value] if isinstance(value, list) else value
 
 
 class _Converter:
