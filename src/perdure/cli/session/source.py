@@ -37,7 +37,7 @@ class TextSource(Protocol):
         """Handle SIGINT that comes while the chat waits for the next text."""
 
     def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
-        """Meanwhile, keep what a person types while nothing is read, for the next `read`; Ctrl-C calls `interrupt`."""
+        """While the block runs, keep what a person types for the next `read`; Ctrl-C calls `interrupt`."""
 
 
 class StdinLines:

@@ -50,7 +50,7 @@ class JsonView(Output):
 
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
-    """The attributes of these names, and others under names of their own, times in ISO 8601."""
+    """A JSON object of attributes: `names`, and `others` as key -> path such as `author.id`. Times are in ISO 8601."""
     found = attributes(value, *names, **others)
     return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
 
