@@ -187,8 +187,6 @@ def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
     """A value of a request body without secrets."""
     match value:
-        case None | bool() | int() | float():
-            return value
         case str():
             return mask_text(value, secrets)
         case Mapping():
