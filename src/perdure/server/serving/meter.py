@@ -20,8 +20,8 @@ from perdure.app.telemetry import client_trace
 from perdure.core.errors import StoreError
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.log import ACCESS_LOG
-from perdure.server.prompt import QUEUES_S, PromptRead
 from perdure.server.serving.guards import METRICS_PATH
+from perdure.server.timed_reads import QUEUES_S, TimedRead
 from perdure.server.wire.errors import METHODS
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ NO_ROUTE = "none"
 
 
 class Meter:
-    """Counts the requests that pass through, writes a line of the log for each, and takes them into the trace of the
-    client that sends one.
+    """Counts the requests that pass through, writes a line of the log for each, and continues the trace of a client
+    that sends its trace id.
 
     Args:
-        log_level: of those lines.
+        log_level: the level of those lines.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute], log_level: int) -> None:
@@ -99,7 +99,7 @@ def _templates(routes: Sequence[BaseRoute]) -> list[tuple[Any, str]]:
 def metrics_route(perdure: AsyncPerdure, metrics: Metrics) -> Route:
     """The route at which Prometheus reads the metrics. Without the store's answer they lack the lengths of queues."""
 
-    read_queues = PromptRead(QUEUES_S, perdure.upkeep.queue_lengths)
+    read_queues = TimedRead(QUEUES_S, perdure.upkeep.queue_lengths)
 
     async def answer(request: Request) -> Response:
         queues: Mapping[str, int] = {}
