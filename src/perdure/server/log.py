@@ -118,8 +118,7 @@ class _RepeatFilter:
 
 
 class _Formatter(logging.Formatter):
-    """The parts of a line that text and JSON share. The secrets `masked` are replaced by `***`; `texts`: whether the
-    texts of all errors are shown, which may quote messages."""
+    """The parts of a line that text and JSON share. Secrets in `masked` become ***; `texts`: all errors' are shown."""
 
     def __init__(self, masked: Sequence[str], *, texts: bool) -> None:
         super().__init__()

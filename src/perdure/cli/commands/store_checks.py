@@ -63,7 +63,7 @@ def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
     table = new_table("check", "text", head=False)
     for check in checks:
         name = (f" {check.name}", "bold" if check.status == "broken" else "")
-        # Others are referred to these checks for the path of the interpreter.
+        # Other texts write PYTHON, and refer to these checks for the path of the interpreter.
         text, fix = (
             visible(one.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} "))
             for one in (check.text, check.fix)

@@ -56,6 +56,7 @@ class RunRenderer:
         self._printed: set[str] = set()  # ids of calls whose line is on the screen
 
     def show_event(self, event: events.StoredEvent | events.Delta) -> None:
+        """Show what an event of the run, or a preview of a message, means to a person."""
         if isinstance(event, events.Delta):
             self._preview(event)
             return

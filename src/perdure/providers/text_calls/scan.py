@@ -161,7 +161,7 @@ class _Span:
         return True
 
     def _named(self, name: str, end: int) -> bool:
-        """Read the arguments in tags that stand from `end` on, behind the name of a tool. Always True."""
+        """Read the arguments in tags that stand from `end` on, behind the name of a tool; always True, as a reader."""
         arguments = {}
         while argument := self._argument(end):
             key, value = argument["name"] or argument["key"], argument["value"] or argument["item"] or ""
@@ -312,6 +312,7 @@ class Scanner:
         return pieces
 
     def _read(self, piece: str, *, final: bool) -> list[ModelDelta]:
+        """As `read`, of a piece that is short enough to be read at once."""
         pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
         self._all_chars += len(piece)

@@ -45,7 +45,11 @@ class Meter:
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute], log_level: int) -> None:
         self._app, self._metrics, self._log_level = app, metrics, log_level
-        self._templates = dict(_templates(routes))
+        self._templates: dict[Any, str] = {  # of the routes that do not name themselves in the scope, by endpoint
+            route.endpoint if isinstance(route, Route) else route.app: route.path
+            for route in routes
+            if isinstance(route, Route | Mount)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -85,15 +89,6 @@ class Meter:
         if route is not None:
             return str(getattr(route, "path", NO_ROUTE))
         return str(self._templates.get(scope.get("endpoint"), NO_ROUTE))
-
-
-def _templates(routes: Sequence[BaseRoute]) -> list[tuple[Any, str]]:
-    """(Endpoint, path) of each route that does not name itself in the scope."""
-    return [
-        (route.endpoint if isinstance(route, Route) else route.app, route.path)
-        for route in routes
-        if isinstance(route, Route | Mount)
-    ]
 
 
 def metrics_route(perdure: AsyncPerdure, metrics: Metrics) -> Route:

@@ -233,7 +233,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
                 yield shape
 
     def _rest(self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int) -> Iterator[Chunk]:
-        """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
+        """The chunks of a group, numbered from `number`, that deltas left out: usually none; all if there were none."""
         if not self._display.includes(group.type):
             return
 

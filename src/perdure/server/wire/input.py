@@ -448,5 +448,5 @@ async def read_send(
 
 
 def key_of_otids(otids: Sequence[str]) -> str:
-    """The key of a request whose messages have these `otid`s."""
+    """The idempotency key of a request whose messages have these `otid`s."""
     return OTID_KEY + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()

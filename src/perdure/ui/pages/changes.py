@@ -45,10 +45,10 @@ pages = Pages()
 
 
 async def changes(request: Request) -> Response:
-    """An event each time when a run begins, ends or waits, of all agents or of `agent`, and when the memory of `agent`
-    changes: the id of the newest run, and whether memory changed.
+    """Stream an event each time when a run begins, ends or waits, of all agents or of the query's `agent`, and when the
+    memory of that agent changes: the id of the newest run, and whether memory changed.
 
-    The stream ends after ten minutes, and the browser opens it again; it ends, too, when the key counts no more.
+    It ends after ten minutes, and the browser opens it again; and when the request would not be admitted any more.
     """
     library = library_of(request)
     streams: Streams = request.app.state.streams
