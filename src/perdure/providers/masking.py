@@ -140,7 +140,7 @@ _IN_TEXT = (
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """The headers, names in lower case; secrets are ***, in full where the name tells: an authorization keeps its scheme."""
+    """The headers, names in lower case, with *** for secrets; of an authorization its scheme stays."""
     secrets = tuple(secrets)
     return {name.lower(): _mask_header(name, value, secrets) for name, value in headers.items()}
 
