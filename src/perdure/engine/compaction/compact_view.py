@@ -68,7 +68,7 @@ def compact_view(
         nodes: the summary nodes in view, oldest first.
         run: whose request needs the room; None: no run.
         removal, summary: the plan, and the summary that it needs; None: it needs none.
-        trigger: why room was made, as clients are told.
+        trigger: why room was made, as clients see it.
         reason: why the conversation gets a new prefix.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs

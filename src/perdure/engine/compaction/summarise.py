@@ -191,6 +191,7 @@ class SummaryTask:
             return texts, revision if self.is_own else None
 
         def again(tx: Tx) -> object:
+            """Read the same again, and keep it so until the transaction ends."""
             tx.agents.lock(agent_id)
             return shown(
                 tx.nodes.list_by_seqs(agent_id, conversation_seq, [node.seq for node in nodes]),

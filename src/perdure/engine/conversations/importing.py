@@ -197,7 +197,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 async def import_waiting(
     agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports, max_steps: int
 ) -> None:
-    """Add an answer whose calls wait for somebody, as that of a run that stopped there, with the results of its others.
+    """Add an answer whose calls wait, as that of a run that stopped there, with the results of its others.
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError."""
     tokens, inputs = await asyncio.to_thread(_count_tokens, drafts, ports), ports.inputs()
 

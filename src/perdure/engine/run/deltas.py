@@ -108,7 +108,7 @@ class Deltas:
         waits: tool -> what its calls wait for.
         loop_arguments: tool -> the arguments that the loop adds.
         names: the tools of the calls so far.
-        recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
+        recent_ids: ids of recent calls that waited for a person or the caller; None: not loaded yet.
         thoughts: number of a call -> the reader of its thoughts.
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
         held: number of a call -> its arguments so far, which wait for the end of its thoughts.
@@ -207,8 +207,8 @@ class Previews:
 
     def __init__(self, log: RunLog, ports: Ports) -> None:
         self._log, self._ports = log, ports
-        self._waiting: dict[tuple[str, int], Delta] = {}
-        self._since: datetime | None = None
+        self._waiting: dict[tuple[str, int], Delta] = {}  # by kind and call number
+        self._since: datetime | None = None  # when the oldest of them came
 
     async def add(self, deltas: Sequence[Delta]) -> Sequence[StoredEvent]:
         """Join the deltas to those that wait; return the stored events that are to be sent now."""

@@ -237,10 +237,7 @@ class Search:
         self, archive_id: ArchiveId, texts: Sequence[str], *, limit: int
     ) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
         """Return for each text the passages of an archive that are nearest in meaning, best first: their sources and
-        cosines.
-
-        None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError.
-        """
+        cosines. None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError."""
         embedder, indexes = self._embedder, self._caches.indexes
         if embedder is None or indexes is None:
             return [() for _ in texts]
@@ -356,7 +353,7 @@ class LateInteraction:
 
     def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
         self._embedder, self._deadline_s = embedder, deadline_s
-        self._words: OrderedDict[str, Column] = OrderedDict()
+        self._words: OrderedDict[str, Column] = OrderedDict()  # text -> signs of its words, last used last
 
     async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
         """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
