@@ -100,7 +100,7 @@ def plan_recall(
         return None
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
-    features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if opening.has_graph else None
+    features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if "graph" in opening.has else None
     recalls = first_seq or any((features or {}).values()) or opening.passages or opening.has_others
     if not recalls and not any(IS_SEARCHED(tx, opening)):
         return None
