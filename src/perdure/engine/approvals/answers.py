@@ -413,12 +413,7 @@ def give_up_pending(
     tx: Tx, conversation: Conversation, why: str, inputs: UnitInputs
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
     """Give every open call of a conversation the result that it was not run, and cancel the run that had stopped at
-    them.
-
-    Args:
-        why: the reason, in words for the model.
-    Returns: that run and its new events; None: no call waits.
-    """
+    them. Return that run and its new events; None: no call waits. `why`: the reason, in words for the model."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None

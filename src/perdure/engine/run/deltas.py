@@ -53,10 +53,8 @@ def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
 
 
 def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], Run | None]:
-    """Ask a run to stop, or give up the calls at which it stopped.
-
-    Returns: the run, its new events, and the run that may begin now because of it.
-    """
+    """Ask a run to stop, or give up the calls at which it stopped. Return the run, its new events, and the run that may
+    begin now because of it."""
     run = tx.runs.get(run_id)
     if not run.ended:
         requested = tx.runs.request_cancel(run.key)

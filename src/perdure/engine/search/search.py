@@ -168,7 +168,10 @@ class Search:
         def load(tx: Tx) -> tuple[Sequence[Archive], str]:
             if isinstance(archives, str):
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
-            return _archives(tx, archives, skip_deleted), timezone
+            found = tx.archives.list_by_ids(archives)
+            if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
+                raise NotFound("archive", gone[0])
+            return [*found.values()], timezone
 
         self.check_query(text)
         last = offset + limit
@@ -333,14 +336,6 @@ async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
     """Return the ranked hits, the first of them compared with the query word by word."""
     ranked, omissions = await late.rerank(found.ranked, query, found.first_texts)
     return replace(found, ranked=ranked, ran=with_arm(found.ran, "late", omissions))
-
-
-def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
-    """Load the archives with these ids. Raises: NotFound: one is gone, unless `skip_deleted`."""
-    found = tx.archives.list_by_ids(archives)
-    if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
-        raise NotFound("archive", gone[0])
-    return [*found.values()]
 
 
 POOL_ROWS = 30
