@@ -16,13 +16,13 @@ from perdure.core.ids import AgentId, ArchiveId, EpisodeId, FactId, GraphId, is_
 from perdure.core.sources import TRUSTED, MemoryWrite, Source
 from perdure.domain.texts import TextKeeper
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
-from perdure.features.facts.units.deltas import forgotten_texts, told_texts
+from perdure.features.facts.units.deltas import changed_texts, forgotten_texts
 from perdure.features.facts.units.graphs import (
     change_fact,
+    content_of,
     delete_episodes,
     delete_facts,
     restore_fact,
-    said_of,
     settle,
 )
 from perdure.features.facts.units.lines import own_version, sources_of
@@ -60,7 +60,7 @@ class FactTexts:
     ) -> Sequence[CorrectionItem]:
         if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
             return ()
-        texts = told_texts(tx, graph.id) if news else {}
+        texts = changed_texts(tx, graph.id) if news else {}
         told = {seq for seq, text in texts.items() if redactor.finds(text)}
         # Nobody believes what it says of them, but the agent was not told yet.
         items = [_facts_item(graph, (), texts=[seq]) for seq in sorted(told - forgotten_texts(tx, graph.id))]
@@ -161,7 +161,7 @@ def _forget_episode(tx: Tx, episode: Episode, *, at: datetime) -> CorrectionItem
     graph = tx.of(Graphs).get(episode.graph_id)
     first_seqs = tx.of(Facts).first_seqs(graph.id, episode.seq)
     retracted = delete_episodes(tx, graph, [episode], at=at)
-    return _facts_item(graph, retracted.lost, episode, first_seqs, again=retracted.again)
+    return _facts_item(graph, retracted.lost, episode, first_seqs, again=retracted.restored)
 
 
 def _facts_item(
@@ -193,7 +193,7 @@ def _change_back(tx: Tx, graph: Graph, fact_id: FactId, *, at: datetime) -> bool
     if was.is_deletion:
         delete_facts(tx, graph, versions[-1:], origin=was.origin, at=at)
     else:
-        fact = change_fact(tx, graph, versions[-1], said_of(was), change=was.change, origin=was.origin, at=at)
+        fact = change_fact(tx, graph, versions[-1], content_of(was), change=was.change, origin=was.origin, at=at)
         settle(tx, graph, [fact], at=at)
     return True
 

@@ -208,7 +208,7 @@ class AsyncFactViews(AsyncPart):
                 events[::-1],
                 budget_tokens=budget_tokens,
                 count=self._ports.counter.count,
-                home=zone(home),
+                tz=zone(home),
             )
             facts = context_facts(packed)
             sources = sources_of(tx, graph.id, facts)

@@ -104,9 +104,7 @@ class AsyncSchedules(AsyncPart):
 
     async def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
         """A new schedule that sends `messages`; `new` has the other fields, and its own messages count for nothing.
-
-        Raises: as `create`, and ToolError: an image can't be fetched.
-        """
+        Raises: as `create`, and ToolError: an image can't be fetched."""
         ports, agent_id = self._ports, self._id
         new = replace(new, callback=new.callback and callback_to_store(new.callback, ports.cipher))
         messages, _ = await fetch_images(self._app, messages, None)

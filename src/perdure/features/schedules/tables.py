@@ -84,9 +84,7 @@ class Schedules(Table):
 
     def add(self, schedule: Schedule) -> Schedule:
         """Add a schedule, and return it with its number; of the agent's that have ended, only `ENDED_KEPT` stay.
-
-        Raises: NotFound: the agent; TooMany.
-        """
+        Raises: NotFound: the agent; TooMany."""
         own = own_agent(self._db, self._org_id, schedule.agent_id, lock=True)
         self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
         if schedule.made_by == "agent":
@@ -113,7 +111,7 @@ class Schedules(Table):
         return int(self._value(f"SELECT COUNT(*) FROM schedules s WHERE {where}", agent_id=agent_id, **where.params))
 
     def get(self, schedule_id: ScheduleId, agent_id: AgentId | None = None) -> Schedule:
-        """Return the schedule of this id, condition has to be `agent_id`'s, if one is given. Raises: NotFound."""
+        """Return the schedule of this id, which has to be `agent_id`'s, if one is given. Raises: NotFound."""
         where = Conditions("s.id = :id", _OWN)
         where.equal("s.agent_id", agent_id)
         rows = self._rows(f"{_SELECT} WHERE {where}", id=row_format.storable(schedule_id), **where.params)
@@ -155,11 +153,9 @@ class Schedules(Table):
         return found and row_format.from_iso(found)
 
     def advance(self, schedule: Schedule, firing: Firing, *, next_at: datetime | None, at: datetime) -> Schedule | None:
-        """Store what became of the schedule's due time, and the next one; with `next_at` None it has ended.
-
-        Return the schedule as it is now; None: another process has dealt with the due time, or has changed the
-        schedule. Firings before the newest `FIRINGS_KEPT` are removed.
-        """
+        """Store what became of the schedule's due time, and the next one; with `next_at` None it has ended. Return the
+        schedule as it is now; None: another process has dealt with the due time, or has changed the schedule. Firings
+        before the newest `FIRINGS_KEPT` are removed."""
         assert schedule.next_at is not None
         changed = replace(
             schedule,
@@ -208,7 +204,7 @@ class Schedules(Table):
         )
 
     def delete(self, schedule_id: ScheduleId) -> None:
-        """Delete a schedule with its firings, of condition there are at most `FIRINGS_KEPT`. Raises: NotFound."""
+        """Delete a schedule with its firings, of which there are at most `FIRINGS_KEPT`. Raises: NotFound."""
         schedule = self.get(schedule_id)
         self._run(
             f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE}", agent_id=schedule.agent_id, schedule_seq=schedule.seq

@@ -58,10 +58,8 @@ def create_schedule(
     made_by: Literal["user", "agent"],
     at: datetime,
 ) -> values.Schedule:
-    """Create a schedule of an agent, and return it.
-
-    Raises: NotFound: the agent or its conversation; TimeZoneUnknown, ScheduleInvalid, TooMany, InvalidInput.
-    """
+    """Create a schedule of an agent, and return it. Raises: NotFound: the agent or its conversation; TimeZoneUnknown,
+    ScheduleInvalid, TooMany, InvalidInput."""
     if not isinstance(new.name, str) or len(new.name) > NAME_CHARS:
         raise InvalidInput(f"the schedule's name is {new.name!r:.80}: give a text of at most {NAME_CHARS} characters")
     timing = _timing_of(new, tx.agents.get(agent_id).timezone, now=at)
@@ -90,10 +88,8 @@ def create_schedule(
 
 
 def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
-    """Return the checked timing of a new schedule; `agent_timezone` counts where it names no zone.
-
-    Raises: TimeZoneUnknown, ScheduleInvalid, InvalidInput.
-    """
+    """Return the checked timing of a new schedule; `agent_timezone` counts where it names no zone. Raises:
+    TimeZoneUnknown, ScheduleInvalid, InvalidInput."""
     timezone = agent_timezone if new.timezone is None else new.timezone
 
     def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:

@@ -189,10 +189,8 @@ class DuePlan:
 
 
 def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
-    """Yield the due times behind `after`, in order, each once, without an end where there is none.
-
-    Those in quiet hours are merged into one at the end of these hours, or left out, as `QuietHours.then` says.
-    """
+    """Yield the due times behind `after`, in order, each once, without an end where there is none. Those in quiet hours
+    are merged into one at the end of these hours, or left out, as `QuietHours.then` says."""
     tz, quiet, last, skipped = zone(timing.timezone), timing.quiet, after, 0
     begin = after
     if quiet is not None and quiet.then == "move" and (period := quiet_period(quiet, tz, after)) is not None:
@@ -290,9 +288,7 @@ def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
 
 def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
     """Return the times of a cron expression after `after`, in that time's zone; they end where 50 years hold none.
-
-    Raises: ScheduleInvalid.
-    """
+    Raises: ScheduleInvalid."""
     from cronsim import CronSim, CronSimError  # imported at the first cron schedule
 
     try:
@@ -323,10 +319,8 @@ def _quiet_hours_of(quiet: QuietHours, tz: tzinfo, day: date) -> tuple[datetime,
 
 
 def instant(local: datetime, tz: tzinfo) -> datetime:
-    """Return in UTC the instant at which clocks of a zone show `local`, a datetime without a zone.
-
-    Of two such instants it is the first one; of a time that daylight saving skips, the first moment after the gap.
-    """
+    """Return in UTC the instant at which clocks of a zone show `local`, a datetime without a zone. Of two such instants
+    it is the first one; of a time that daylight saving skips, the first moment after the gap."""
     first = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
     if first.astimezone(tz).replace(tzinfo=None) == local:
         return first

@@ -48,10 +48,8 @@ class IntervalIn(WireRequest):
 
 
 def _when_tag(when: Any) -> str | None:
-    """Return the tag in `_KINDS` for the field `schedule` of a request; None: its type is unknown.
-
-    Without a type its fields decide, since the client leaves the type of a one-time schedule out.
-    """
+    """Return the tag in `_KINDS` for the field `schedule` of a request; None: its type is unknown. Without a type its
+    fields decide, since the client leaves the type of a one-time schedule out."""
     if not isinstance(when, dict):
         return next((tag for tag, kind in _KINDS.items() if isinstance(when, kind)), "one-time()")
     kind = when.get("type")

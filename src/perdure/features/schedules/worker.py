@@ -63,10 +63,8 @@ class UserEvent:
 
 
 def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> RunRequest:
-    """Return the request that sends the messages of a schedule, for the due time of a plan.
-
-    `max_steps` is the most model calls of its run where the schedule does not say.
-    """
+    """Return the request that sends the messages of a schedule, for the due time of a plan. `max_steps` is the most
+    model calls of its run where the schedule does not say."""
     messages = [
         _engine_message(_schedule_envelope(schedule, plan, text_of(message.parts)), otid=message.otid)
         if message.role == "system"
@@ -97,10 +95,8 @@ def event_request(
     idempotency_key: str | None = None,
 ) -> RunRequest:
     """Return the request that tells an agent of an event; its run ends at once if the event does not wake the agent.
-
-    `timezone` is the zone of the time in the message; the same `idempotency_key` again is the same event.
-    Raises: InvalidInput, MessageTooLarge.
-    """
+    `timezone` is the zone of the time in the message; the same `idempotency_key` again is the same event. Raises:
+    InvalidInput, MessageTooLarge."""
     data = _event_json(event, ports.settings.message_limit_chars)
     time = _local_time(ports.clock.now(), timezone)
     text = envelope("event", event=event.kind, time=time, data=dict(event.data) or None)
@@ -120,10 +116,8 @@ def event_request(
 def check_schedule(
     messages: Sequence[ScheduledMessage], max_steps: int | None, settings: EngineSettings, *, may_be_empty: bool
 ) -> int:
-    """Check the messages and `max_steps` of a new schedule, and return how many characters the messages have.
-
-    Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput.
-    """
+    """Check the messages and `max_steps` of a new schedule, and return how many characters the messages have. Raises:
+    EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
     drafts = [Draft(id=MessageId(""), role=message.role, parts=message.parts) for message in messages]
     check_input(drafts, settings, may_be_empty=may_be_empty, max_steps=max_steps)
     chars = sum(len(text_of(message.parts)) for message in messages)
@@ -305,9 +299,7 @@ class ScheduleWorker(Worker):
 
     async def _deal_with(self, schedule: Schedule) -> bool:
         """Fire a schedule, pass its due time over, or leave it to others; return whether this process dealt with it.
-
-        Errors of one schedule are logged, so that they keep no other from its time. Raises: StoreError.
-        """
+        Errors of one schedule are logged, so that they keep no other from its time. Raises: StoreError."""
         ports, now = self._ports, self._ports.clock.now()
         assert schedule.next_at is not None
         try:
@@ -337,10 +329,8 @@ class ScheduleWorker(Worker):
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """Plan and store what becomes of a schedule's due time; None: it is not due.
-
-        Raises: Overtaken, NotFound, StoreError.
-        """
+        """Plan and store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound,
+        StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(
