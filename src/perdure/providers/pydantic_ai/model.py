@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -19,7 +20,7 @@ from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.answer_schemas import REFUSED_SCHEMA, with_schema_in_prompt
 from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, HostGuard, mask_fields, mask_text
-from perdure.providers.provider import NO_KEY
+from perdure.providers.provider import NO_KEY, PROVIDERS
 from perdure.providers.pydantic_ai.faults import fault, missing, redirected
 from perdure.providers.pydantic_ai.options import dialect_of, takes_schema, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import AnswerDeltas, to_messages, to_parts, to_stop_reason, to_usage
@@ -311,8 +312,10 @@ class DirectModel:
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The key, to be masked in texts."""
-        return (self._api_key,) if self._api_key else ()
+        """The keys that may have been sent, to be masked in texts: the given one, or those of the environment."""
+        if self._api_key:
+            return (self._api_key,)
+        return tuple(filter(None, (os.environ.get(name) for kind in PROVIDERS.values() for name in kind.keys)))
 
     def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
         """The request and the answer for the trace, without messages and secrets."""
