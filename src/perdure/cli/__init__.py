@@ -16,7 +16,7 @@ def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     for feature in find_features():
-        if quick := feature.quick_verbs.get(sys.argv[1] if len(sys.argv) > 1 else ""):
+        if quick := feature.quick_verbs.get(" ".join(sys.argv[1:3])):
             sys.exit(feature.load(quick)(sys.argv[2:]))
     from perdure.cli.app import app
 

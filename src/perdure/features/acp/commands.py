@@ -19,7 +19,10 @@ async def serve_acp(
     perdure: AsyncPerdure,
     agent: Annotated[str | None, agent_option("Name or id; by default the agent used last.")] = None,
 ) -> None:
-    """Serve an agent to an editor that speaks the Agent Client Protocol, such as Zed, which starts this by itself."""
+    """Serve an agent to an editor, such as Zed.
+
+    It speaks the Agent Client Protocol over stdio; the editor starts it by itself.
+    """
     try:
         import acp
     except ImportError as error:

@@ -5,5 +5,5 @@ from __future__ import annotations
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(
-    name="acp", verbs={"acp": Noun(modules=("commands",), help="Serve an agent to an editor such as Zed, over stdio.")}
+    name="acp", verbs={"acp": Noun(modules=("commands",), help="Serve an agent to an editor, such as Zed.")}
 )

@@ -45,7 +45,10 @@ async def connect_program(
     undo: Annotated[bool, flag("--undo", "Take it out again, byte for byte.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Connect a program to memory: it shows what it would write, asks, writes, and checks that it starts."""
+    """Connect a program, such as Claude Code, to memory.
+
+    It shows what it would write, asks, writes, and checks that it starts.
+    """
     known = find_program(program)
     if known.by_hand:
         view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))

@@ -7,6 +7,8 @@ from perdure.core.features import Feature, Noun
 FEATURE = Feature(
     name="connect",
     uses=("mcp_server", "notes"),
-    verbs={"connect": Noun(modules=("commands",), help="Give a program, such as Claude Code or Cursor, this memory.")},
-    quick_verbs={"hook": "hook:run"},
+    verbs={"connect": Noun(modules=("commands",), help="Connect a program, such as Claude Code, to memory.")},
+    quick_verbs={
+        f"hook {name}": "hook:run" for name in ("session-start", "post-tool-use", "stop", "session-end", "work")
+    },
 )

@@ -11,7 +11,7 @@ FEATURE = Feature(
     nouns={
         "mcp": Noun(
             modules=("commands",),
-            help="Serve memory to a program over stdio; or add, list, show, refresh, approve or delete MCP servers.",
+            help="Serve memory; add, list, show, refresh, approve or delete servers.",
             default="serve",
         )
     },

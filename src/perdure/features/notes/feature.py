@@ -8,8 +8,7 @@ FEATURE = Feature(
     name="notes",
     nouns={
         "note": Noun(
-            modules=("commands",),
-            help="Add, list, show, search, edit, archive, restore, delete or review notes of a project.",
+            modules=("commands",), help="Add, list, show, search, edit, keep, archive, restore, delete, review; kinds."
         )
     },
     agent_parts={"notes": "service:AsyncNotes"},
