@@ -20,13 +20,7 @@ if for_work(__name__):
     from perdure.features.connect.checks import check_starts
     from perdure.features.connect.files import FileChange, check_writable, plan_changes
     from perdure.features.connect.hooks import hook_entries
-    from perdure.features.connect.programs import (
-        ADDRESS,
-        ConfigEntry,
-        Program,
-        find_program,
-        plan_entries,
-    )
+    from perdure.features.connect.programs import ADDRESS, ConfigEntry, Program, find_program, plan_entries
     from perdure.features.connect.undo import undo_changes, write_changes
     from perdure.features.notes.folders import find_project_folder
 

@@ -75,9 +75,7 @@ def check_writable(path: Path) -> None:
     for place in [folder, *([target] if target.exists() else [])]:
         # Root may write everywhere; who took the permission away did not want that.
         if not os.access(place, os.W_OK) or not place.stat().st_mode & 0o222:
-            raise InvalidInput(
-                f"{path} can't be written: {place} is read-only. `--print` shows what to add by hand"
-            )
+            raise InvalidInput(f"{path} can't be written: {place} is read-only. `--print` shows what to add by hand")
 
 
 def real_path(path: Path) -> Path:

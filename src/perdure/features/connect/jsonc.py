@@ -79,7 +79,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
 def remove_item(text: str, path: Sequence[str], mark: str) -> str:
     """Return the text without the items of a list whose JSON contains a mark. Raises: InvalidInput."""
     while (node := find_node(text, path)) is not None:
-        places = [place for place in node.places if isinstance(node.value, list) and _has_mark(place.node, mark)]
+        places = [place for place in node.places if place.name is None and _has_mark(place.node, mark)]
         if not places:
             break
         text = _cut(text, node, places[0])

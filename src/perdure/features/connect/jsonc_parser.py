@@ -40,13 +40,13 @@ class JsonPlace:
 
     Args:
         start: where it begins: a member with its name.
-        name: of a member; empty: it is an item.
+        name: of a member; None: it is an item.
         comma: where the comma behind it is; None: there is none.
     """
 
     start: int
     node: JsonNode
-    name: str = ""
+    name: str | None = None
     comma: int | None = None
 
 
@@ -95,9 +95,10 @@ def _object(text: str, at: int, depth: int) -> JsonNode:
         if text[colon : colon + 1] != ":":
             raise _Unreadable(colon)
         member = _value(text, _skip(text, colon + 1), depth + 1)
-        place = JsonPlace(at, member, _load(name[0], at))
+        key = _load(name[0], at)
+        place = JsonPlace(at, member, key)
         node.places.append(place)
-        node.value[place.name] = member.value
+        node.value[key] = member.value
         at = _next(text, place, "}")
     node.end = at + 1
     return node

@@ -161,7 +161,9 @@ def _without_entries(path: Path, text: str, record: UndoRecord, before: str) -> 
                 node = find_node(before, names)
                 text = remove_member(text, names) if node is None else set_member(text, names, node.value)
         except InvalidInput as error:
-            raise InvalidInput(f"{path} was changed since, and was left alone: {error}. Take perdure out by hand") from None
+            raise InvalidInput(
+                f"{path} was changed since, and was left alone: {error}. Take perdure out by hand"
+            ) from None
     return text
 
 
