@@ -36,7 +36,7 @@ async def test_a_note_of_each_kind_is_written_and_changed_by_the_forms_of_the_pa
         agent = await library.create_agent("ann")
         where, fields = f"/agents/{agent.id}/notes", fields_of(kind)
         form = tags_of((await client.get(where, params={"new": kind})).text)
-        names = [values["name"] for tag, values in form if tag == "textarea"]
+        names = [str(values["name"]) for tag, values in form if tag == "textarea"]
         form_of_page = {"kind": kind, "title": title_of(kind), "tags": "shop, web", **fields}
         page = await client.post(where, data=form_of_page)
         (note,) = await agent.notes.list()
