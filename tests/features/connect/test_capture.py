@@ -12,6 +12,7 @@ import pytest
 
 from perdure import Perdure
 from perdure.features.connect import capture
+from perdure.features.connect.hook_files import CONTEXT_FILE
 from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
 from perdure.features.notes.folders import state_folder
 
@@ -84,7 +85,7 @@ def test_a_session_is_stored_as_it_grows(project: Path) -> None:
     store(project, "s1", path)
 
     assert conversations()["Claude Code session s1"][-1] == "half"
-    assert "Turin" in (state_folder(project) / capture.CONTEXT_FILE).read_text()
+    assert "Turin" in (state_folder(project) / CONTEXT_FILE).read_text()
 
 
 def test_a_resumed_session_repeats_nothing(project: Path) -> None:

@@ -16,7 +16,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.features.connect.hook_files import CONTEXT_FILE, log
 from perdure.features.connect.transcripts import Transcript
-from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.notes.folders import state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent
@@ -117,9 +117,7 @@ async def _renew(folder: Path) -> None:
 async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
     """Prepare what the next session begins with."""
     path = project.state / CONTEXT_FILE
-    text = ""
-    if await project.readers():
-        text = await MemoryTools(perdure, project, MemoryOptions(read_only=True)).context(CONTEXT_TOKENS)
+    text = await MemoryReader(await project.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
     if not text:
         path.unlink(missing_ok=True)
         return
