@@ -1,15 +1,16 @@
-"""One prompt of an editor, from its message to the reason why the answer ends."""
+"""One prompt of an editor, from its blocks to the reason why the answer ends."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import acp
 from acp import schema
 
-from perdure.core.errors import AnswerInvalid
+from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.events import Delta, RunEnded, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
@@ -19,7 +20,7 @@ from perdure.features.acp.transport import INTERNAL_ERROR
 from perdure.features.acp.updates import SessionUpdates
 from perdure.library.agent import AsyncAgent
 
-ALLOW, ALWAYS, REJECT = "allow", "allow_always", "reject"
+ALLOW, ALWAYS = "allow_once", "allow_always"
 _STOP_REASONS: dict[str, schema.StopReason] = {
     "cancelled": "cancelled",
     "max_steps": "max_turn_requests",
@@ -138,18 +139,41 @@ class PromptTurn:
         if stop_reason is None and reason in FAILED_REASONS:
             text = failure.message if failure is not None else f"the run ended: {reason}"
             raise acp.RequestError(INTERNAL_ERROR, text, {"stop_reason": reason})
-        used = self._usage
-        usage = schema.Usage(
-            total_tokens=used.total_tokens, input_tokens=used.input_tokens, output_tokens=used.output_tokens
-        )
+        names = ("total_tokens", "input_tokens", "output_tokens")
+        usage = schema.Usage(**{name: getattr(self._usage, name) for name in names})
         return schema.PromptResponse(stop_reason=stop_reason or "end_turn", usage=usage)
+
+
+def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
+    """Return (text, images) of a prompt. A file that is only named stands in the text by its address; an embedded one
+    with its text.
+
+    Raises: InvalidInput: a block that is not taken, or an image that is no base64.
+    """
+    texts, images = list[str](), list[bytes]()
+    for block in blocks:
+        match block:
+            case schema.TextContentBlock(text=text):
+                texts.append(text)
+            case schema.ImageContentBlock(data=data):
+                try:
+                    images.append(base64.b64decode(data, validate=True))
+                except ValueError as error:
+                    raise InvalidInput("an image of the prompt is no base64") from error
+            case schema.ResourceContentBlock(name=name, uri=uri):
+                texts.append(f"[{name}]({uri})")
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=text)):
+                texts.append(f"Contents of {uri}:\n\n{text}")
+            case _:
+                kind = "a file that is no text" if block.type == "resource" else block.type
+                raise InvalidInput(f"a prompt can't have {kind}: send text, images or files as text")
+    return "\n\n".join(text for text in texts if text), images
 
 
 def _options(pending: PendingCall) -> list[schema.PermissionOption]:
     """What a person may answer: not always, where the call itself is why they are asked, and not a rule of its tool."""
-    always = schema.PermissionOption(option_id=ALWAYS, name=f"Always allow {pending.name}", kind="allow_always")
+    rows = [("Allow", "allow_once"), (f"Always allow {pending.name}", "allow_always"), ("Reject", "reject_once")]
+    shapes = [{"optionId": kind, "name": name, "kind": kind} for name, kind in rows]
     return [
-        schema.PermissionOption(option_id=ALLOW, name="Allow", kind="allow_once"),
-        *([] if pending.reason else [always]),
-        schema.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"),
+        schema.PermissionOption.model_validate(one) for one in shapes if not pending.reason or one["kind"] != ALWAYS
     ]

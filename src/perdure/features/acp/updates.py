@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import acp
 from acp import schema
 
-from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
+from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
 from perdure.core.ids import BlockId, MessageId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.text.line_diff import diff_lines
@@ -20,16 +20,15 @@ from perdure.core.tools.answers import PendingCall
 Update = Any
 """One of the protocol's updates of a session."""
 
-_WORDS: Mapping[schema.ToolKind, str] = {
-    "fetch": "fetch browse download",
-    "search": "search find grep query recall",
-    "execute": "run execute shell bash command code",
-    "read": "read open get list show view expand",
-    "edit": "insert append replace rethink write edit update remember create apply",
-    "delete": "delete remove forget",
+_WORDS: Mapping[schema.ToolKind, Sequence[str]] = {
+    "search": ("search", "find", "grep", "query"),
+    "read": ("read", "open", "get", "list", "expand"),
+    "edit": ("insert", "append", "replace", "rethink", "write", "edit", "update"),
+    "delete": ("delete", "remove", "forget"),
+    "execute": ("run", "execute", "shell", "command"),
+    "fetch": ("fetch", "download"),
 }
-"""Kind of tool -> words of names of such tools."""
-_KINDS: Mapping[str, schema.ToolKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+"""Kind of tool -> words of the names of such tools."""
 _PATHS = ("path", "file_path", "file", "filename")
 """Arguments that may name a file."""
 
@@ -48,10 +47,11 @@ class SessionUpdates:
     def of(self, sent: StoredEvent | Delta) -> Iterator[Update]:
         """Yield the updates of an event of a run."""
         match sent if isinstance(sent, Delta) else sent.event:
-            case Delta(kind="text" | "reasoning") as delta:
-                yield from self._piece(delta)
-            case DeltaStreamed(delta=Delta(kind="text" | "reasoning") as delta):
-                yield from self._piece(delta)
+            case Delta(kind="text" | "reasoning" as kind) as delta:
+                key = delta.message_id, kind
+                self._streamed[key] = self._streamed.get(key, "") + delta.text
+                say = acp.update_agent_message if kind == "text" else acp.update_agent_thought
+                yield from _chunk(say, delta.text, delta.message_id)
             case MessageAdded(message=Message() as message) if message.role != "user":
                 yield from self.of_message(message)
             case ToolStarted(call_id=call_id) if call_id in self._open:
@@ -77,7 +77,13 @@ class SessionUpdates:
                 case ToolCall():
                     yield self._start(part, message.id)
                 case ToolResult(call_id=call_id) if call_id in self._open:  # else its call was shown as a text
-                    yield _result(self._open.pop(call_id), part)
+                    texts = [acp.text_block(part.shown_text or part.text)]
+                    images = [acp.image_block(image.data, image.media_type) for image in part.images]
+                    yield acp.update_tool_call(
+                        self._open.pop(call_id),
+                        status="completed" if part.status == "success" else "failed",
+                        content=[*map(acp.tool_content, texts), *map(acp.tool_content, images)],
+                    )
                 case _:
                     pass
 
@@ -93,12 +99,6 @@ class SessionUpdates:
             yield acp.update_tool_call(shown_id, status="failed")
         self._open.clear()
 
-    def _piece(self, delta: Delta) -> Iterator[Update]:
-        key = delta.message_id, delta.kind
-        self._streamed[key] = self._streamed.get(key, "") + delta.text
-        say = acp.update_agent_message if delta.kind == "text" else acp.update_agent_thought
-        yield from _chunk(say, delta.text, delta.message_id)
-
     def _rest(self, message_id: MessageId, kind: str, text: str) -> str:
         """What was not streamed of a text."""
         streamed = self._streamed.get((message_id, kind), "")
@@ -106,19 +106,15 @@ class SessionUpdates:
 
     def _start(self, call: ToolCall, message_id: MessageId) -> Update:
         self._open[call.call_id] = shown_id = f"{message_id}/{call.call_id}"
-        arguments = _arguments(call)
-        paths = [arguments.get(name) for name in _PATHS]
+        arguments, words = _arguments(call), re.split("[^a-z]+", call.name.lower())
+        paths = [path for name in _PATHS if isinstance(path := arguments.get(name), str)]
         return acp.start_tool_call(
             shown_id,
             call.name,
-            kind=next((_KINDS[word] for word in re.split("[^a-z]+", call.name.lower()) if word in _KINDS), "other"),
+            kind=next((kind for kind, names in _WORDS.items() if not {*names}.isdisjoint(words)), "other"),
             status="pending",
             raw_input=arguments,
-            locations=[
-                schema.ToolCallLocation(path=one)
-                for one in paths
-                if isinstance(one, str) and PurePath(one).is_absolute()
-            ],
+            locations=[schema.ToolCallLocation(path=path) for path in paths if PurePath(path).is_absolute()],
         )
 
 
@@ -140,12 +136,6 @@ def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Itera
         chunk = say(acp.text_block(text))
         chunk.message_id = message_id
         yield chunk
-
-
-def _result(shown_id: str, result: ToolResult) -> Update:
-    images = [acp.image_block(image.data, image.media_type) for image in result.images]
-    content = [acp.tool_content(block) for block in (acp.text_block(result.shown_text or result.text), *images)]
-    return acp.update_tool_call(shown_id, status="completed" if result.status == "success" else "failed", content=content)
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
