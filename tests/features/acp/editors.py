@@ -21,7 +21,7 @@ from perdure.features.acp.transport import LINE_LIMIT_BYTES, LineTransport
 from perdure.library.agent import AsyncAgent
 from tests.support.library import MODEL, open_async
 
-SELECTED, CANCELLED = "selected", "cancelled"
+CANCELLED = "cancelled"
 
 
 @dataclass
@@ -60,8 +60,8 @@ class Editor:
         if choice is None:
             await asyncio.Event().wait()
         if choice == CANCELLED:
-            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome=CANCELLED))
-        outcome = schema.AllowedOutcome(outcome=SELECTED, option_id=str(choice))
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=str(choice))
         return schema.RequestPermissionResponse(outcome=outcome)
 
     def texts(self, session_id: str, kind: type[Any] = schema.AgentMessageChunk) -> str:
@@ -84,7 +84,9 @@ class Editor:
         """(path, old text, new text) of each diff."""
         starts = [update for _, update in self.updates if isinstance(update, schema.ToolCallStart)]
         found = [one for start in starts for one in start.content or ()]
-        return [(one.path, one.old_text, one.new_text) for one in found if isinstance(one, schema.FileEditToolCallContent)]
+        return [
+            (one.path, one.old_text, one.new_text) for one in found if isinstance(one, schema.FileEditToolCallContent)
+        ]
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The updates of a kind."""
@@ -114,7 +116,12 @@ class Desk:
 
 @asynccontextmanager
 async def connected(
-    path: Path, *script: Any, choices: list[str | None] | None = None, tools: Any = (), asks: str = "", model: Any = None
+    path: Path,
+    *script: Any,
+    choices: list[str | None] | None = None,
+    tools: Any = (),
+    asks: str = "",
+    model: Any = None,
 ) -> AsyncIterator[Desk]:
     """An editor that is connected to an agent of a store.
 
@@ -155,6 +162,8 @@ async def wired(perdure: AsyncPerdure, agent: AsyncAgent, choices: list[str | No
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so; at most 5 s."""
-    async with asyncio.timeout(5):
-        while not is_so():
-            await asyncio.sleep(0.005)
+    for _ in range(1_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it is not so after 5 s")

@@ -13,9 +13,10 @@ import acp
 import pytest
 from acp import schema
 
+from perdure.core.ids import ConversationId
 from perdure.features.acp.transport import LINE_LIMIT_BYTES
 from perdure.testing import ScriptedModel, calls
-from tests.features.acp.editors import Desk, Editor, connected, until
+from tests.features.acp.editors import Desk, Editor, connected
 from tests.support.programs import environment, perdure
 from tests.support.warm import warm
 
@@ -48,7 +49,7 @@ async def started(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     try:
         yield program
     finally:
-        await asyncio.wait_for(program.communicate(), 20)
+        await asyncio.wait_for(program.communicate(b""), 20)
 
 
 async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path: Path) -> None:
@@ -132,14 +133,13 @@ async def test_what_a_session_does_not_take_is_refused_and_nothing_is_stored(tmp
 async def test_an_unknown_session_is_named(tmp_path: Path) -> None:
     """By every method that takes one; to cancel it is nothing."""
     async with connected(tmp_path / "a.db") as desk:
-        text = [acp.text_block("x")]
+        text: list[Any] = [acp.text_block("x")]
         connection = desk.connection
         for ask in (
             lambda: connection.prompt(session_id="nope", prompt=text),
             lambda: connection.load_session(cwd="/", session_id="nope", mcp_servers=[]),
             lambda: connection.resume_session(cwd="/", session_id="nope"),
             lambda: connection.fork_session(cwd="/", session_id="nope"),
-            lambda: connection.set_config_option(config_id="model", session_id="nope", value="x"),
         ):
             with pytest.raises(acp.RequestError, match="nope") as error:
                 await ask()
@@ -165,11 +165,7 @@ async def test_a_call_that_another_program_runs_is_no_question_for_the_editor(tm
     async with connected(tmp_path / "a.db", model=model) as desk:
         session = await desk.begin()
         shape = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
-        await desk.agent.submit("look", conversation=session, client_tools=[shape])  # type: ignore[arg-type,list-item]
-        await until(lambda: len(model.requests) == 1)
-        while not await desk.agent.pending(conversation=session):  # type: ignore[arg-type]
-            await asyncio.sleep(0.01)
-
+        await desk.agent.send("look", conversation=ConversationId(session), client_tools=[shape])
         error = await refused(desk, session, acp.text_block("and?"))
         assert "look" in str(error)
         assert desk.editor.questions == []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import acp
 import pytest
 from acp import schema
 
 from perdure import tool
+from perdure.core.ids import ConversationId
 from perdure.core.messages import Image
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.features.acp.editors import CANCELLED, connected, until
@@ -99,9 +100,7 @@ async def test_a_change_of_memory_is_a_diff_also_after_a_reload(tmp_path: Path) 
         ("nonsense", "failed", "the user rejected it in the editor"),
     ],
 )
-async def test_a_call_is_allowed_or_refused_in_the_editor(
-    tmp_path: Path, choice: str, status: str, seen: str
-) -> None:
+async def test_a_call_is_allowed_or_refused_in_the_editor(tmp_path: Path, choice: str, status: str, seen: str) -> None:
     """It runs only if it was allowed, and the model reads what came of it."""
     model = ScriptedModel(calls("pay", n=1), says("Well."))
     async with connected(tmp_path / "a.db", model=model, tools=[pay], asks="pay", choices=[choice]) as desk:
@@ -111,7 +110,7 @@ async def test_a_call_is_allowed_or_refused_in_the_editor(
         (question,) = desk.editor.questions
         assert (question.title, question.raw_input, question.status) == ("pay", {"n": 1}, "pending")
         assert question.tool_call_id == desk.editor.of(schema.ToolCallStart)[0].tool_call_id
-        assert desk.editor.options == [["allow_once", "allow_always", "reject_once"]]
+        assert desk.editor.options == [["allow_once", "reject_once", "allow_always"]]
         assert desk.editor.calls()[-1] == ("pay", status)
         assert seen in model.requests[-1].messages[-1].text
         assert desk.editor.texts(session) == "Well."
@@ -142,7 +141,7 @@ async def test_cancelled_while_asked_the_call_is_given_up(tmp_path: Path) -> Non
         assert await asking == "cancelled"
         assert desk.editor.calls() == [("pay", "pending"), ("pay", "failed")]
         assert await desk.say(session, "pay two") == "cancelled"
-        assert list(await desk.agent.pending(conversation=session)) == []
+        assert list(await desk.agent.pending(conversation=ConversationId(session))) == []
         assert await desk.say(session, "leave it") == "end_turn"
         assert desk.editor.texts(session) == "Fine."
 
@@ -202,7 +201,7 @@ async def test_two_prompts_of_a_session_are_answered_in_order(tmp_path: Path) ->
 async def test_images_reach_the_model_and_come_back_after_a_reload(tmp_path: Path) -> None:
     """With the text and the files around them."""
     model = ScriptedModel(says("A pixel."))
-    prompt = [
+    prompt: list[Any] = [
         acp.text_block("What is it?"),
         acp.image_block(base64.b64encode(PIXEL).decode(), "image/png"),
         acp.resource_link_block("notes.md", "file:///home/ada/notes.md"),

@@ -10,9 +10,10 @@ import pytest
 from acp import schema
 
 from perdure import tool
+from perdure.core.ids import ConversationId
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.acp.editors import connected, until
-from tests.support.library import MODEL, SlowSpeaker, open_async
+from tests.support.library import SlowSpeaker, open_async
 
 
 @tool
@@ -28,7 +29,7 @@ async def test_sessions_are_listed_newest_first_with_folder_and_title(tmp_path: 
         first, second, third = [await desk.begin(cwd) for cwd in ("/home/a", "/home/b", "/home/b")]
         for session in (first, second, third):
             await desk.say(session, f"about {session}")
-        await desk.agent.update_conversation(third, archived=True)  # type: ignore[arg-type]  # an id is a text
+        await desk.agent.update_conversation(ConversationId(third), archived=True)
         listed = (await desk.connection.list_sessions()).sessions
         there = (await desk.connection.list_sessions(cwd="/home/a")).sessions
 
@@ -90,10 +91,10 @@ async def test_an_editor_that_dies_in_an_answer_loses_nothing(tmp_path: Path) ->
     async with await open_async(path, says("Here it is.")) as perdure:
         agent = await perdure.last_agent()
         assert agent is not None
-        texts = list[str]()
-        while len(texts) < 2:
-            texts = [m.text for m in await agent.messages(conversation=session)]  # type: ignore[arg-type]
-            await asyncio.sleep(0.01)
+        (run,) = await agent.runs(conversation=ConversationId(session))
+        async for _ in agent.follow(run.id):
+            pass
+        texts = [message.text for message in await agent.messages(conversation=ConversationId(session))]
 
         assert texts == ["hello?", "Here it is."]
 
@@ -141,28 +142,6 @@ async def test_a_fork_goes_its_own_way(tmp_path: Path) -> None:
         assert "in the fork" not in texts
         listed = {one.session_id: one for one in (await desk.connection.list_sessions()).sessions}
         assert (listed[fork].cwd, listed[fork].title) == ("/home/fork", "I am Ada.")
-
-
-async def test_a_session_has_a_model_of_its_own(tmp_path: Path) -> None:
-    """Chosen among those that are there; an unknown one, or another option, is refused and changes nothing."""
-    async with connected(tmp_path / "a.db") as desk:
-        begun = await desk.connection.new_session(cwd="/", mcp_servers=[])
-        session = begun.session_id
-        (option,) = begun.config_options or ()
-        chosen = await desk.connection.set_config_option(config_id="model", session_id=session, value=MODEL)
-        for config_id, value in (("model", "no/such"), ("mode", "x"), ("model", True)):
-            with pytest.raises(acp.RequestError):
-                await desk.connection.set_config_option(config_id=config_id, session_id=session, value=value)
-
-        assert (option.category, option.current_value) == ("model", "default")
-        assert MODEL in [one.value for one in option.options]
-        assert chosen is not None
-        assert chosen.config_options[0].current_value == MODEL
-        found = await desk.agent.find_conversation(session)  # type: ignore[arg-type]
-        assert found.settings["model"] == MODEL
-        back = await desk.connection.set_config_option(config_id="model", session_id=session, value="default")
-        assert back is not None
-        assert back.config_options[0].current_value == "default"
 
 
 async def test_commands_of_the_chat_are_offered_and_run(tmp_path: Path) -> None:

@@ -15,17 +15,11 @@ PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
 
 class LineTransport:
-    """A connection of lines. What is no message is answered with an error, and ends nothing.
-
-    The SDK's own transport leaves such a line without an answer, and ends at JSON that is no object.
-
-    Args:
-        reader: its limit is the most bytes of a line.
-    """
+    """A connection of lines, each of at most as many bytes as the reader's limit. What is no message is answered with
+    an error, and ends nothing: the SDK's own transport gives no answer, and ends at JSON that is no object."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._sending = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message. Raises: ConnectionError: nobody reads any more."""
@@ -34,9 +28,8 @@ class LineTransport:
         if wrong:  # parameters that are wrong: the SDK repeats them all, whatever their size
             why = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in wrong[:3])
             message = message | {"error": {"code": error["code"], "message": f"{error['message']}: {why}"}}
-        async with self._sending:
-            self._writer.write(json.dumps(message, default=str).encode("ascii") + b"\n")
-            await self._writer.drain()
+        self._writer.write(json.dumps(message, default=str).encode("ascii") + b"\n")
+        await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None: the other side has closed its end."""

@@ -17,20 +17,13 @@ from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, Too
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.tools.answers import PendingCall
 
-Update = Any
-"""One of the protocol's updates of a session."""
-
 _WORDS: Mapping[schema.ToolKind, Sequence[str]] = {
-    "search": ("search", "find", "grep", "query"),
-    "read": ("read", "open", "get", "list", "expand"),
-    "edit": ("insert", "append", "replace", "rethink", "write", "edit", "update"),
-    "delete": ("delete", "remove", "forget"),
-    "execute": ("run", "execute", "shell", "command"),
-    "fetch": ("fetch", "download"),
+    "search": ("search", "find", "grep"),
+    "read": ("read", "open", "get", "list", "fetch"),
+    "edit": ("insert", "append", "replace", "rethink", "write", "edit", "update", "delete"),
+    "execute": ("run", "execute", "shell"),
 }
 """Kind of tool -> words of the names of such tools."""
-_PATHS = ("path", "file_path", "file", "filename")
-"""Arguments that may name a file."""
 
 
 class SessionUpdates:
@@ -44,7 +37,7 @@ class SessionUpdates:
         self._streamed: dict[tuple[MessageId, str], str] = {}  # (message, kind) -> what was sent of it
         self._open: dict[str, str] = {}  # call without a result -> its id for the editor
 
-    def of(self, sent: StoredEvent | Delta) -> Iterator[Update]:
+    def of(self, sent: StoredEvent | Delta) -> Iterator[Any]:
         """Yield the updates of an event of a run."""
         match sent if isinstance(sent, Delta) else sent.event:
             case Delta(kind="text" | "reasoning" as kind) as delta:
@@ -59,7 +52,7 @@ class SessionUpdates:
             case MemoryEdited() as edit:
                 yield memory_edit(edit.block_id, edit.label, edit.version, edit.diff)
 
-    def of_message(self, message: Message) -> Iterator[Update]:
+    def of_message(self, message: Message) -> Iterator[Any]:
         """Yield the updates that show a message."""
         if message.kind != "message":
             return
@@ -93,7 +86,7 @@ class SessionUpdates:
         title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
         return schema.ToolCallUpdate(**start.model_dump(exclude={"session_update", "title"}), title=title)
 
-    def close(self) -> Iterator[Update]:
+    def close(self) -> Iterator[Any]:
         """Yield the ends of calls that get no result any more, as their run was cancelled or failed."""
         for shown_id in self._open.values():
             yield acp.update_tool_call(shown_id, status="failed")
@@ -104,10 +97,10 @@ class SessionUpdates:
         streamed = self._streamed.get((message_id, kind), "")
         return text[len(streamed) :] if text.startswith(streamed) else ""
 
-    def _start(self, call: ToolCall, message_id: MessageId) -> Update:
+    def _start(self, call: ToolCall, message_id: MessageId) -> Any:
         self._open[call.call_id] = shown_id = f"{message_id}/{call.call_id}"
         arguments, words = _arguments(call), re.split("[^a-z]+", call.name.lower())
-        paths = [path for name in _PATHS if isinstance(path := arguments.get(name), str)]
+        paths = [path for name in ("path", "file_path", "file") if isinstance(path := arguments.get(name), str)]
         return acp.start_tool_call(
             shown_id,
             call.name,
@@ -118,12 +111,9 @@ class SessionUpdates:
         )
 
 
-def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Update:
-    """Return the update of a block that changed, as a diff of a file that is named after it.
-
-    Args:
-        diff: unified, without file headers; the editor gets the lines that it has.
-    """
+def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Any:
+    """Return the update of a block that changed, as a diff of a file that is named after it: the lines of `diff`, which
+    is unified, without file headers."""
     lines = [(mark, mark if mark == "…" else text) for mark, text in diff_lines(diff)]
     old, new = ("\n".join(text for mark, text in lines if mark in marks) for marks in ("- …", "+ …"))
     content = [acp.tool_diff_content(f"/memory/{label}.md", new, old)]
@@ -131,7 +121,7 @@ def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Updat
     return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=content)
 
 
-def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Update]:
+def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Any]:
     if text:
         chunk = say(acp.text_block(text))
         chunk.message_id = message_id
