@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -55,7 +55,10 @@ def over_stdio(home: Path, *arguments: str) -> Client:
 async def over_http(url: str, key: str = "") -> AsyncIterator[Client]:
     """A client of a server that listens."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with httpx.AsyncClient(headers=headers) as http, Client(streamable_http_client(url, http_client=http)) as one:
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http)) as one,
+    ):
         yield one
 
 

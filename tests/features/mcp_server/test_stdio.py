@@ -125,7 +125,7 @@ async def test_two_programs_use_one_projects_memory_at_once(home: Path, project:
 def serving(home: Path) -> Iterator[None]:
     """`perdure serve`, while it answers."""
     ours = environment(home)
-    command = [warm("perdure", ours), "serve", "--port", "0"]
+    command = [str(warm("perdure", ours)), "serve", "--port", "0"]
     server = subprocess.Popen(command, env=ours, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         assert server.stdout is not None and any(b"serving on" in line for line in server.stdout)
