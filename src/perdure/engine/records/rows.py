@@ -125,6 +125,8 @@ def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
 def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
     """(An answer whose calls have the plain name of their tool and an object of arguments, or no calls if it has to be
     in words; those of its words that were not streamed)."""
+    if not any(isinstance(part, ToolCall) for part in reply.parts):
+        return reply, ""
     parts = tuple(
         replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
         if isinstance(part, ToolCall)
@@ -324,7 +326,8 @@ def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: Un
     if run.context and not waits:
         run, rows = add_hook_context(tx, run, inputs)
         added += rows
-    log = replace(log, messages=(*log.messages, *added), steps=steps)
+    if added or steps is not log.steps:
+        log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run, reason=action.reason, usage=usage, step_count=log.steps_taken, failure=action.failure, at=now

@@ -86,9 +86,9 @@ class LeasedTable(Table, Generic[T]):
     def _params(self, key: tuple[str, int]) -> dict[str, str | int]:
         return dict(zip(self._key.split(", "), (storable(key[0]), key[1]), strict=True))
 
-    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "") -> T | None:
-        """Store why a row ends, with further columns of it, and release it; None: it had ended already."""
-        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at)
+    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "", **fields: Any) -> T | None:
+        """Store why a row ends, by these fields and further columns, and release it; None: it had ended already."""
+        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at, **fields)
         columns = f"status, stop_reason, failure, ended_at{columns and f', {columns}'}"
         sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"
         return ended if self._run_counted(sql, **self._format.params(ended, f"{self._key}, {columns}")) else None
