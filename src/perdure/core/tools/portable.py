@@ -7,6 +7,8 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,8 +73,14 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
     """What of a tool's schema models are told in another way, in words for the person who attaches it."""
-    problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
+    problems = _problems_of(spec.name, json.dumps(spec.parameters))
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
+
+
+@functools.lru_cache(maxsize=256)
+def _problems_of(name: str, schema: str) -> Sequence[str]:
+    """What of a schema, as JSON, is not portable: many agents have the same tools."""
+    return portable({"name": name, "parameters": json.loads(schema)}).problems
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 import zlib
@@ -150,7 +151,7 @@ class RowFormat(Generic[T]):
 
     def columns_of(self, alias: str) -> str:
         """The columns of a table with this alias."""
-        return ", ".join(f"{alias}.{name}" for name in self._names)
+        return f"{alias}.{self.columns.replace(', ', f', {alias}.')}"
 
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
         """Column -> what it stores of a value, for all columns or for these."""
@@ -178,11 +179,13 @@ class RowFormat(Generic[T]):
         return {key: [self.read(row) for row in rows] for key, rows in found.items()}
 
 
+@functools.cache
 def insert_into(table: str, columns: str) -> str:
     """The statement that inserts a row; each column's parameter has its name."""
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(f':{name}' for name in columns.split(', '))})"
 
 
+@functools.cache
 def assignments(columns: str) -> str:
     """The assignments of an update; each column's parameter has its name."""
     return ", ".join(f"{name} = :{name}" for name in columns.split(", "))
