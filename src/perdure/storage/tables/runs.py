@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.conversations import ConversationState
@@ -46,11 +45,7 @@ _RUN = row_format.RowFormat(
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
     " options, callback, batch_id",
-    attributes={
-        "agent_id": attrgetter("key.agent_id"),
-        "seq": attrgetter("key.seq"),
-        "hook_context": attrgetter("context"),
-    },
+    attributes={"agent_id": "key.agent_id", "seq": "key.seq", "hook_context": "context"},
     build=lambda agent_id, seq, hook_context, **columns: Run(
         key=RunKey(agent_id, seq), context=hook_context, **columns
     ),
