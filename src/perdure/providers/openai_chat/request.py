@@ -131,7 +131,8 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
-    history, tail = request.messages, request.tail
+    history: Sequence[Message] = request.messages
+    tail = request.tail
     if request.in_words:
         dialect, history, tail = _in_words(dialect), put_words_first(history, tail), ""
     if request.opening:

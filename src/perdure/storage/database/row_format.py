@@ -160,19 +160,21 @@ class RowFormat(Generic[T]):
 
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
         """Column -> what it stores of a value, for all columns or for these."""
-        columns = columns or self.columns
-        if (plan := self._plans.get(columns)) is None:
-            names = columns.split(", ")
-            codecs = [(name, self._codecs[name]) for name in names if name in self._codecs]
-            # The last name only makes the getter return a tuple also for a single column.
-            fields = attrgetter(*[self._attributes[name] for name in (*names, names[-1])])
-            plan = self._plans[columns] = names, fields, codecs
-        names, fields, codecs = plan
+        names, fields, codecs = self._plans.get(columns or self.columns) or self._plan(columns or self.columns)
         row = dict(zip(names, fields(value), strict=False))
         for name, codec in codecs:
             if (field := row[name]) is not None:
                 row[name] = None if field == codec.null else codec.store(field)
         return row
+
+    def _plan(self, columns: str) -> _StorePlan:
+        """How these columns are stored, which is kept."""
+        names = columns.split(", ")
+        codecs = [(name, self._codecs[name]) for name in names if name in self._codecs]
+        # The last name stands there again so that the getter returns a tuple also for a single column.
+        fields = attrgetter(*[self._attributes[name] for name in (*names, names[-1])])
+        plan = self._plans[columns] = names, fields, codecs
+        return plan
 
     def read(self, row: Row) -> T:
         """The value of a row; it may have further columns. Raises: StoreDamaged."""

@@ -290,9 +290,9 @@ class Runs(LeasedTable[Run]):
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
         """End a run that this transaction has read. One that has ended already stays as it is. Raises: NotFound."""
-        fields = {"status": status_of(reason), "stop_reason": reason, "failure": failure, "usage": usage}
-        ended = self._end(run, "usage, step_count", at=at, **fields, step_count=step_count)
-        return ended or self.get_by_key(run.key)
+        fields: dict[str, Any] = {"status": status_of(reason), "stop_reason": reason, "failure": failure}
+        fields |= {"usage": usage, "step_count": step_count}
+        return self._end(run, "usage, step_count", at=at, **fields) or self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
