@@ -23,7 +23,7 @@ from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS, MULTI_
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
-from perdure.domain.agents.profile import PROFILE_SETTINGS
+from perdure.domain.agents.profile import OFFERS, PROFILE_SETTINGS, PROFILES, PROMPTS, WAKES
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
@@ -181,10 +181,10 @@ class AgentChangesIn(_FeatureSettings):
     guards: bool | ids.JsonObject | None = None
     summaries: ids.JsonObject | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None
-    profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    prompt_size: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    companion_passes: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
+    profile: Annotated[str, ids.keywords(enum=[*PROFILES])] | None = None
+    offered_tools: Annotated[str, ids.keywords(enum=[*OFFERS])] | None = None
+    prompt_size: Annotated[str, ids.keywords(enum=[*PROMPTS])] | None = None
+    companion_passes: Annotated[str, ids.keywords(enum=[*WAKES])] | None = None
     bypass_session_patterns: ids.Items[str] | None = None
     limits: LimitsIn | None = None
     untrusted_writes: WritePolicy | None = None
