@@ -65,7 +65,7 @@ class Window:
         summaries: all that were ever made; `shown` has the numbers of those in the window, oldest first.
         tokens: the upper estimate of the request, tools included.
         budget_tokens: the most tokens that the request may take.
-        can_open: the model is told how it opens what a summary stands for.
+        can_open: the request says how the model opens what a summary stands for.
     """
 
     first: int = 0

@@ -244,9 +244,7 @@ def _overlap(start: int, end: int, first: int, last: int) -> int:
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:
     """Divide `total` in proportion to the amounts, in whole numbers that sum to it; the largest remainders round up.
-
-    All zeros if the amounts are.
-    """
+    All zeros if the amounts are."""
     whole = sum(amounts)
     if whole <= 0:
         return [0] * len(amounts)

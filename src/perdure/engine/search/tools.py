@@ -294,6 +294,7 @@ def _render(parts: Sequence[Chunk], message: Message, budget: Budget, offset: in
     shown = [f"{places[part]}\n{part.text}" for part in remaining]
 
     def answer(count: int) -> str:
+        """Return the answer with the first `count` of the shown passages."""
         behind = offset + count
         more = f"; the next: offset={behind}" if behind < len(parts) else ""
         last = behind if count else offset + 1

@@ -23,7 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.gate import Gate, NotAdmitted, keys_in
 from perdure.server.config import ServerConfig
 from perdure.server.log import trace_id
-from perdure.server.prompt import KEY_S, within
+from perdure.server.timed_reads import KEY_S, within
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class StoreGate(Gate):
         self.organisations = OpenOrganisations(library)
 
     @property
-    def needed(self) -> bool:
+    def needs_key(self) -> bool:
         """Whether a request needs a key, as far as is known: it does where other machines reach the server, and where
         there are any keys, also if none of them counts any more: nobody is let in because a key expires."""
         return self.is_guarded or self.ring.are_there
 
-    async def look(self) -> bool:
+    async def needs_key_now(self) -> bool:
         return self.is_guarded or await self.ring.look()
 
-    async def usable(self) -> bool:
+    async def is_usable(self) -> bool:
         if self.own_key is not None:
             return True
         if self.is_guarded:
@@ -82,7 +82,7 @@ class StoreGate(Gate):
         for text in keys_in(headers):
             if (principal := self.ring.recall(text)) is not None:
                 return principal
-        return LOCAL if self.ring.has_looked and not self.needed else None
+        return LOCAL if self.ring.has_looked and not self.needs_key else None
 
     @staticmethod
     def _check_scope(scope: Scope, principal: Principal) -> None:
@@ -100,7 +100,7 @@ class StoreGate(Gate):
     async def principal_of(self, key: bytes) -> Principal | None:
         return await super().principal_of(key) or await self.ring.principal_of(key)
 
-    def use(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
+    def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
         return contextlib.nullcontext(self.library) if org_id == DEFAULT_ORG else self._use_other(org_id)
 
     @contextlib.asynccontextmanager
@@ -127,9 +127,9 @@ class StoreGate(Gate):
         except PerdureError as error:
             log.warning("the last counts of keys are lost: %s", error)
 
-    def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
+    def note_success(self, scope: Scope, principal: Principal, send: Send) -> Send:
         """A `send` that notes an audited request in the log when it has succeeded, before its answer begins."""
-        if not self.needed or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
+        if not self.needs_key or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
             return send
         start: Message | None = None  # held back until the body names what was made
 

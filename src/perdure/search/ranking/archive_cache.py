@@ -57,7 +57,7 @@ class ArchiveCache:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
-        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()
+        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()  # with the archive's version
         self._lock = threading.Lock()
 
     def columns(self, archive: Archive, load: Callable[[C | None], C]) -> C:

@@ -38,10 +38,8 @@ def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
 
 
 def _widen_halves(halves: npt.NDArray[np.float16]) -> FloatArray:
-    """Convert finite 16-bit floats to 32-bit floats that are 2**112 times too small.
-
-    It moves sign, exponent and fraction to their places, and takes a quarter of the time of numpy's conversion.
-    """
+    """Convert finite 16-bit floats to 32-bit floats that are 2**112 times too small. It moves sign, exponent and
+    fraction to their places, and takes a quarter of the time of numpy's conversion."""
     bits = halves.view(np.int16).astype(np.int32)
     np.left_shift(bits, 13, out=bits)
     np.bitwise_and(bits, HALF_BITS, out=bits)  # the copies of the sign that lie in the exponent

@@ -389,7 +389,7 @@ class WireSecret(
 
 
 AGENT_FIELDS: Point[[WholeAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
-"""Fields of an agent's shape that features fill in; its window has so many tokens."""
+"""Fields of an agent's shape that features fill in. Arguments: the agent, its window in tokens, the embedder."""
 
 if TYPE_CHECKING:
     ManagedGroup = Object
@@ -448,9 +448,9 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
     agent_type = agent_type_of(agent)
     blocks = [WireBlock.make(block) for block in state.blocks]
     secrets = [WireSecret.make(secret) for secret in state.secrets]
-    given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
+    feature_fields: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
     for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
-        given |= shown
+        feature_fields |= shown
     return WireAgent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
@@ -472,7 +472,7 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
-        **given,
+        **feature_fields,
     )
 
 
