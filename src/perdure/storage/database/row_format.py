@@ -64,7 +64,7 @@ def iso(at: datetime) -> str:
 
 
 def from_iso(text: str) -> datetime:
-    """The inverse of `iso`. Raises: StoreDamaged."""
+    """The inverse of `iso`. Raises: StoreDamaged: it is no time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
@@ -148,18 +148,18 @@ class RowFormat(Generic[T]):
         self._build = build or of
         own = {name: codec for codec, names in (codecs or {}).items() for name in names.split()}
         assert own.keys() <= set(self._names), f"{own.keys()} are not all columns"
-        by_type = {name: _OF_TYPES.get(of.removesuffix(" | None").partition("[")[0]) for name, of in types.items()}
-        codecs_of = {name: own.get(name) or by_type.get(name) for name in self._names}
+        plain = {name: type_.removesuffix(" | None").partition("[")[0] for name, type_ in types.items()}
+        codecs_of = {name: own.get(name) or _OF_TYPES.get(plain.get(name, "")) for name in self._names}
         self._codecs = {name: codec for name, codec in codecs_of.items() if codec is not None}
         self._attributes = {name: (attributes or {}).get(name, name) for name in self._names}
-        self._plans: dict[str, _StorePlan] = {}  # of some columns; all of them stand in the code
+        self._plans: dict[str, _StorePlan] = {}  # by the columns, which all stand in the code
 
     def columns_of(self, alias: str) -> str:
-        """The columns of a table with this alias."""
+        """The columns, for a statement in which their table has this alias."""
         return f"{alias}.{self.columns.replace(', ', f', {alias}.')}"
 
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
-        """Column -> what it stores of a value, for all columns or for these."""
+        """Column -> what it stores of a value, for all columns, or for `columns`, names separated by commas."""
         names, fields, codecs = self._plans.get(columns or self.columns) or self._plan(columns or self.columns)
         row = dict(zip(names, fields(value), strict=False))
         for name, codec in codecs:
@@ -177,16 +177,16 @@ class RowFormat(Generic[T]):
         return plan
 
     def read(self, row: Row) -> T:
-        """The value of a row; it may have further columns. Raises: StoreDamaged."""
+        """The value that a row stores; columns behind those of this format are ignored. Raises: StoreDamaged."""
         fields = dict(zip(self._names, row, strict=False))
         for name, codec in self._codecs.items():
             field = fields[name]
             fields[name] = codec.null if field is None else codec.load(field)
         return self._build(**fields)
 
-    def read_each(self, found: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
-        """Key -> the values of its rows."""
-        return {key: [self.read(row) for row in rows] for key, rows in found.items()}
+    def read_each(self, rows_by_key: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
+        """Key -> the values that its rows store."""
+        return {key: [self.read(row) for row in rows] for key, rows in rows_by_key.items()}
 
 
 @functools.cache
