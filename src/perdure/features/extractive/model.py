@@ -219,8 +219,7 @@ class ExtractiveModel:
     handle = EXTRACTIVE
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Yield the answer piece by piece, text word by word, and then the whole. Raises nothing, whatever the request
-        holds."""
+        """Yield the answer in pieces, text word by word, and then whole. Raises nothing, whatever the request holds."""
         # It can't summarise: nothing is no summary, and then the engine extracts what has to stay.
         parts = answer_to(request) if request.purpose == "reply" else ()
         for index, part in enumerate(parts):

@@ -25,8 +25,7 @@ from perdure.storage.tx import Tx
 async def search_facts(
     call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
 ) -> ToolOutcome:
-    """Run the tool `search_facts`: return facts of the agent's graph that match a query, about an entity, true at a
-    time."""
+    """Run the tool `search_facts`: find facts of the agent's graph by a query, an entity and a time."""
     where = FactFilter(at=parse_time(at, timezone=call.timezone))
     limit = max(1, min(limit, MAX_RESULTS))
 
@@ -58,8 +57,7 @@ async def search_facts(
 
 
 def _fact_shape(fact: Fact, sources: Sequence[Episode], tz: tzinfo) -> dict[str, Any]:
-    """Return a fact as the model sees it: its text, its times in a zone, and the newest message or text that says
-    it."""
+    """Return a fact as the model sees it: text, times in a zone, and the newest message or text that says it."""
     times = {
         name: time.astimezone(tz).isoformat(timespec="seconds")
         for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))

@@ -104,8 +104,7 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
 
 
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
-    """Return the numbers of the entities with this name or id; empty if it is None or empty. Raises: NotFound: none has
-    it."""
+    """Return the numbers of the entities with this name or id; without one none. Raises: NotFound: none has it."""
     if not name_or_id:
         return ()
     if is_id("entity", name_or_id):

@@ -329,8 +329,7 @@ class ScheduleWorker(Worker):
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """Plan and store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound,
-        StoreError."""
+        """Store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(

@@ -275,8 +275,7 @@ async def _passes_over(ports: FactPorts, loaded: LoadedBatch) -> bool:
 
 
 async def _call(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
-    """Call the extractor; return the batch with all entities that it was shown, and its answer. Raises: ModelError,
-    StoreError."""
+    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
     batch = loaded.batch
     if not any(turn.text.strip() for turn in batch.turns):
         return loaded, Extraction()

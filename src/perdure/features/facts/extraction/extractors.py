@@ -40,7 +40,7 @@ class FactPorts(Ports):
 
 
 def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
-    """Return the extractor for an agent's setting (`default`, `patterns`, `model`) and its model. Raises:
+    """Return the extractor that an agent's setting chooses; `agent_model` is the agent's model. Raises:
     ModelNotFound."""
     settings = app.settings
     handle = settings.facts_model or agent_model

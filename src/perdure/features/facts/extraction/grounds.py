@@ -52,8 +52,7 @@ class Said:
         return all(one in self.words or self._holds_form(one) for one in tokens)
 
     def _holds_form(self, token: str) -> bool:
-        """Return whether a stem is said inside a longer text or as another form of a word: `Warszawa` and
-        `Warszawie`."""
+        """Return whether a stem is said in a longer text or as another form: `Warszawa` and `Warszawie`."""
         if len(token) <= 2:
             return not token.isascii() and token in self.text
         sizes = ((word, max(4, len(token) - 3, len(word) - 3)) for word in self.words if token[:4].isalpha())

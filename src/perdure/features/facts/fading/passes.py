@@ -67,8 +67,7 @@ def load_fading(tx: Tx, agent_id: AgentId | None, graph: Graph | None) -> Fading
 
 
 async def tidy(ports: Ports, fading: Fading, policy: Forgetting, *, dry_run: bool = False) -> Sequence[TidyItem]:
-    """Let facts and passages fade by a policy; return what was changed, or with `dry_run` only what would be. Raises:
-    StoreError."""
+    """Let facts and passages fade; return what was changed, or with `dry_run` what would be. Raises: StoreError."""
     at = ports.clock.now()
     graph = fading.graph
 
