@@ -105,6 +105,7 @@ class MixedFamily(Family):
         return "\n".join(lines)
 
     def decode(self, body: str) -> str:
+        """Return the text of the parts that `encode` wrote."""
         lines = iter(body.split("\n"))
         out = []
         for line in lines:

@@ -103,7 +103,11 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
 
 
 def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
-    """Return the number of each part once, the one that matters most first; `follows` are as of `_write`."""
+    """Return the number of each part once, the one that matters most first.
+
+    First the first error and the ends, then one error of each form, with neighbours that go on in its line (`follows`),
+    parts of no common form, and at last all parts from both ends inward.
+    """
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)

@@ -173,7 +173,7 @@ def find_style(value: Any, text: str) -> int | None:
 
 
 def write_style(value: Any, number: int) -> str:
-    """Return a value as JSON in a style."""
+    """Return a value as JSON in the style of this number, see `STYLES`."""
     return json.dumps(value, **STYLES[number])
 
 

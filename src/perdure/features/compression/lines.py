@@ -162,7 +162,7 @@ def _shorter(cell: str, above: str) -> str:
 
 
 def _longer(cell: str, above: str) -> str:
-    """Undo `_shorter`."""
+    """Return the cell from which `_shorter` made this one, with the whole cell above."""
     return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
 
 

@@ -108,6 +108,7 @@ class CsvFamily(Family):
         return "\n".join([head, *write(parsed.columns, keep_order=True)])
 
     def decode(self, body: str) -> str:
+        """Return the text from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, ")
         table = read(lines, int(count))
@@ -162,6 +163,7 @@ class NdjsonFamily(Family):
         return "\n".join([head, *write(parsed.table, keep_order=True)])
 
     def decode(self, body: str) -> str:
+        """Return the lines from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, style ")
         encode = json.JSONEncoder(**STYLES[int(style[0])]).encode
@@ -193,6 +195,7 @@ class SearchFamily(Family):
         return lines, hits
 
     def encode(self, parsed: tuple[list[str], list[re.Match[str] | None]]) -> str:
+        """Return the lines without their paths, which stand in lines of their own: `= path`, or `= ` for none."""
         out: list[str] = []
         path: str | None = None
         for line, hit in zip(*parsed, strict=True):

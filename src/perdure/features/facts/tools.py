@@ -45,6 +45,7 @@ async def search_facts(
     facts = [hit.fact for hit in hits]
 
     def load(tx: Tx) -> tuple[Mapping[int, Sequence[Episode]], Sequence[Passage], tuple[Source, ...]]:
+        """Load the episodes of the facts by `first_seq`, their passages, and their sources from outside."""
         texts = [fact.text_seq for fact in facts]
         passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
         return sources_of(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)

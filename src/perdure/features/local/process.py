@@ -216,6 +216,7 @@ class _Answer(httpx.AsyncByteStream):
         self._stream, self._process = stream, process
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces. Raises: httpx.HTTPError, which says how the process ended if it did."""
         try:
             async for piece in self._stream:
                 yield piece

@@ -52,9 +52,9 @@ class UserEvent:
     """Something that happened outside, such as a login.
 
     Args:
-        kind: what: up to 64 letters, digits, and `_ . : / -`.
+        kind: what happened, in up to 64 letters, digits, and `_ . : / -`.
         data: more about it, as JSON has it.
-        wake: whether the agent begins a run; else it reads of it with its next message.
+        wake: whether the agent begins a run; else the event is read with its next message.
     """
 
     kind: str

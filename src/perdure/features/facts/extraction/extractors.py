@@ -15,7 +15,7 @@ from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
 
 def extract_nothing(setting: str, model: str) -> Extractor | None:
-    """`FindExtractor` of a program that extracts no facts."""
+    """Return no extractor: facts are off. It is a `FindExtractor`."""
     return None
 
 

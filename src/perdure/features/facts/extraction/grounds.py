@@ -35,7 +35,7 @@ class Said:
 
     @classmethod
     def of(cls, batch: ReadBatch) -> Said:
-        """Return what is said in a batch."""
+        """Return what the turns of a batch and those before say, with speakers and known names."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))

@@ -158,6 +158,7 @@ def _reading(loaded: LoadedBatch) -> Reading:
     names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
 
     def again(tx: Tx) -> object:
+        """Load the same as it is now, with agents and graph locked; None: it is not to be extracted any more."""
         agents = {episode.agent_id for episode in loaded.episodes if episode.agent_id is not None}
         for agent_id in sorted(agents | ({loaded.agent.id} if loaded.agent is not None else set())):
             tx.agents.lock(agent_id)

@@ -95,11 +95,13 @@ async def restore_last(ports: Ports, fading: Fading) -> Sequence[Memory]:
     graph, archives = fading.graph, fading.archives
 
     def find_last(tx: Tx) -> str | None:
+        """Return the id of the latest pass, which is its time; None: there was none."""
         origins = [passage.state_origin for passage in of_passages.passages_of_passes(tx, archives)]
         origins += [] if graph is None else [fact.origin for fact in of_facts.facts_of_passes(tx, graph)]
         return max((str(origin["pass"]) for origin in origins), default=None)
 
     def restore(tx: Tx, pass_: str) -> Sequence[Memory]:
+        """Take back at most `PORTION` changes of a pass, of facts first; return what was restored."""
         at = ports.clock.now()
         facts: Sequence[Fact] = ()
         if graph is not None:
