@@ -34,9 +34,9 @@ BUDGETS = ("max_tokens_exceeded", MAX_COST)
 def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
     """Return a run's options within the limits of the principal's key, for whose day the run counts."""
     options = within(options, principal.limits)
-    if principal.key_id is None or not principal.limits.of_day:
+    if principal.key_id is None or not principal.limits.daily:
         return options
-    return replace(options, key_id=principal.key_id, key_limits=principal.limits.of_day)
+    return replace(options, key_id=principal.key_id, key_limits=principal.limits.daily)
 
 
 def within(options: RunOptions, limits: UseLimits) -> RunOptions:
@@ -169,7 +169,7 @@ def until_midnight_s(at: datetime) -> int:
 
 def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (id of an agent or key, its limits of a day by name) for each of them that the run counts for."""
-    if limits := limits_in(agent.settings).of_day:
+    if limits := limits_in(agent.settings).daily:
         yield agent.id, limits
     if options.key_id is not None and options.key_limits:
         yield options.key_id, options.key_limits

@@ -25,7 +25,7 @@ from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.loops import FREE, with_words
+from perdure.core.loops import FREE, with_text_argument
 from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.runs import Run, RunKey
 from perdure.core.sources import Source
@@ -223,9 +223,9 @@ def with_waits(
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
         parameters = {} if tool is None else tool.spec.parameters
         says = speaks and tool is not None and tool.spec.kind == "memory"
-        arguments = with_words(call.arguments, "message") if says else call.arguments
-        arguments, ignored = loop.read(parameters, arguments, strict=speaks)
-        call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
+        arguments = with_text_argument(call.arguments, "message") if says else call.arguments
+        arguments, ignored = loop.read_arguments(parameters, arguments, strict=speaks)
+        call = replace(call, loop_arguments=loop.extra_arguments(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)

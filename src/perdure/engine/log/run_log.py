@@ -292,7 +292,7 @@ def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]
     if not settings.get("tool_rules") and not loop.heartbeats:
         return None
     rules = rules_in(settings)
-    if not rules.ordered and not loop.heartbeats:
+    if not rules.order_rules and not loop.heartbeats:
         return None
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}

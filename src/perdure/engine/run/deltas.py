@@ -193,7 +193,7 @@ class Deltas:
     def _read_tools(self, tx: Tx) -> tuple[Mapping[str, Waits], Mapping[str, Sequence[str]]]:
         """Load (tool -> for whom its calls wait, tool -> the arguments that the loop adds to its calls)."""
         tools = tools_of(tx, self.log.run)
-        added = {name: self._loop.added(tool.spec.parameters) for name, tool in tools.items()}
+        added = {name: self._loop.extra_arguments(tool.spec.parameters) for name, tool in tools.items()}
         untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, self.log.run, tools), "approval")
         return {**untrusted, **waits_by_tool(tools, self.agent.settings)}, added
 

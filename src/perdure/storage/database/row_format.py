@@ -63,7 +63,7 @@ def iso(at: datetime) -> str:
 
 
 def from_iso(text: str) -> datetime:
-    """The inverse of `iso`. Raises: StoreDamaged."""
+    """The inverse of `iso`. Raises: StoreDamaged: it is no time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
@@ -143,17 +143,17 @@ class RowFormat(Generic[T]):
         self._build = build or of
         own = {name: codec for codec, names in (codecs or {}).items() for name in names.split()}
         assert own.keys() <= set(self._names), f"{own.keys()} are not all columns"
-        by_type = {name: _OF_TYPES.get(of.removesuffix(" | None").partition("[")[0]) for name, of in types.items()}
-        self._codecs = [own.get(name) or by_type.get(name) for name in self._names]
+        plain = {name: type_.removesuffix(" | None").partition("[")[0] for name, type_ in types.items()}
+        self._codecs = [own.get(name) or _OF_TYPES.get(plain.get(name, "")) for name in self._names]
         stored = zip(self._names, self._codecs, strict=True)
         self._stores = {name: (codec, (attributes or {}).get(name) or attrgetter(name)) for name, codec in stored}
 
     def columns_of(self, alias: str) -> str:
-        """The columns of a table with this alias."""
+        """The columns, for a statement in which their table has this alias."""
         return ", ".join(f"{alias}.{name}" for name in self._names)
 
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
-        """Column -> what it stores of a value, for all columns or for these."""
+        """Column -> what it stores of a value, for all columns, or for `columns`, names separated by commas."""
         row: dict[str, Any] = {}
         for name in self._names if columns is None else columns.split(", "):
             codec, attribute = self._stores[name]
@@ -165,7 +165,7 @@ class RowFormat(Generic[T]):
         return row
 
     def read(self, row: Row) -> T:
-        """The value of a row; it may have further columns. Raises: StoreDamaged."""
+        """The value that a row stores; columns behind those of this format are ignored. Raises: StoreDamaged."""
         return self._build(
             **{
                 name: field if codec is None else codec.null if field is None else codec.load(field)
@@ -173,9 +173,9 @@ class RowFormat(Generic[T]):
             }
         )
 
-    def read_each(self, found: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
-        """Key -> the values of its rows."""
-        return {key: [self.read(row) for row in rows] for key, rows in found.items()}
+    def read_each(self, rows_by_key: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
+        """Key -> the values that its rows store."""
+        return {key: [self.read(row) for row in rows] for key, rows in rows_by_key.items()}
 
 
 def insert_into(table: str, columns: str) -> str:
