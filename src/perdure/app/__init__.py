@@ -407,6 +407,7 @@ def _builtin_tools(shared: Shared, store: Store) -> Builtins:
     """Return the tools for code and the web; code in the sandbox reads an agent's files through `store`."""
 
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
+        """(path, text up to `most_chars`) of an agent's file, from the first feature with files. Raises: ToolError."""
         for found in await store.read(READ_FILE, agent_id, name, most_chars):
             return found
         raise ToolError(f"file {name[:80]!r} not found: you have no files")

@@ -12,7 +12,7 @@ from perdure.core.messages import Part, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.core.tools.portable import PortableTool, portable, renamed
+from perdure.core.tools.portable import PortableTool, portable, rename_members
 from perdure.providers.provider import PROVIDERS, AroundModel, Endpoint, ModelSource
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
     for part in parts:
         if isinstance(part, ToolCall) and part.name in names:
             with suppress(ValueError, RecursionError):
-                arguments = renamed(parse_json(part.arguments, ARGUMENTS), names[part.name])
+                arguments = rename_members(parse_json(part.arguments, ARGUMENTS), names[part.name])
                 part = replace(part, arguments=compact_json(arguments))
         changed.append(part)
     return tuple(changed)

@@ -190,8 +190,8 @@ def _keep_own(before: Mapping[str, Any], settings: Any) -> Any:
     """Return new settings of an agent, but those that only features may change are taken from `before`."""
     if not isinstance(settings, Mapping):  # it is refused below
         return settings
-    kept = {name: before[name] for name in _OF_FEATURES if name in before}
-    return {**without_own(settings), **kept}
+    own_settings = {name: before[name] for name in _OF_FEATURES if name in before}
+    return {**without_own(settings), **own_settings}
 
 
 def without_own(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
     """Return drafts and their token estimates as JSON, to wait on a run's row."""
 
     def shape(draft: Draft, count: int) -> dict[str, Any]:
+        """Return a draft of so many tokens as a JSON object."""
         fields = {name: getattr(draft, name) for name in Draft.__slots__ if name != "sources"}
         if draft.sources is not None:  # an older version of Perdure knows no such name
             fields["sources"] = [[source.label, source.name] for source in draft.sources]
@@ -141,7 +142,7 @@ def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
 
 @dataclass(slots=True)
 class CallIds:
-    """The ids of one answer's calls, each unique within the run: some models number their calls anew in each answer.
+    """The ids of one answer's calls, each unique within the run: some models begin at the same number in each answer.
 
     Args:
         used: the ids of the run's other calls.
@@ -295,7 +296,8 @@ def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs
 def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: UnitInputs) -> Progress:
     """End a run inside a transaction that holds its lease.
 
-    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+    Calls that wait for a person or the caller stay open, and the conversation says so; what hooks have added waits with
+    them.
 
     Args:
         action: the stop reason, and the failure if there is one.

@@ -88,7 +88,7 @@ class RunRequest:
             conversation's last request had, for answers all of the run that goes on.
         max_steps: how many model calls it may take; None: the setting, or for answers what the run that stopped has
             left.
-        renew_steps: whether answers count steps anew, unless the message before had a limit of its own.
+        renew_steps: whether answers begin a new count of steps, unless the message before had a limit of its own.
         options: of this run's own model calls.
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.

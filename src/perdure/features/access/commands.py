@@ -210,7 +210,7 @@ def _user_shape(user: User) -> dict[str, Any]:
 
 def _shape(key: ApiKey) -> dict[str, Any]:
     own, times = ("id", "org_id", "user_id", "name", "start", "scope"), ("created_at", "expires_at")
-    return fields(key, *own, *times, "last_used_at", "revoked_at", limits="limits.some")
+    return fields(key, *own, *times, "last_used_at", "revoked_at", limits="limits.present")
 
 
 def _line(key: ApiKey, now: datetime) -> str:

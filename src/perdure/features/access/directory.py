@@ -139,7 +139,7 @@ class Keys(_Noun[ApiKey]):
     """Keys without their texts."""
 
     _kind, _source = "key", "api_keys"
-    _format = RowFormat(ApiKey, {Codec(lambda some: dump(some.some), lambda text: UseLimits(**load(text))): "limits"})
+    _format = RowFormat(ApiKey, {Codec(lambda own: dump(own.present), lambda text: UseLimits(**load(text))): "limits"})
 
     def add(self, key: ApiKey) -> ApiKey:
         return self._add(key)
