@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
@@ -39,11 +38,11 @@ _VERSION: row_format.RowFormat[BlockVersion] = row_format.RowFormat(
     {row_format.TEXT: "author_id"},
     columns="block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
     attributes={
-        "author_kind": attrgetter("author.kind"),
-        "author_id": attrgetter("author.id"),
-        "agent_id": attrgetter("author.agent_id"),
-        "run_id": attrgetter("author.run_id"),
-        "message_id": attrgetter("author.message_id"),
+        "author_kind": "author.kind",
+        "author_id": "author.id",
+        "agent_id": "author.agent_id",
+        "run_id": "author.run_id",
+        "message_id": "author.message_id",
     },
     build=_build_version,
 )
