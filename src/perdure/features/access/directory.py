@@ -206,7 +206,7 @@ _ENTRY = RowFormat(
     AuditEntry,
     {TIME: "created_at"},
     columns="seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
-    attributes={"created_at": lambda entry: entry.at},
+    attributes={"created_at": "at"},
     build=lambda created_at, **values: AuditEntry(at=created_at, **values),
 )
 

@@ -99,14 +99,8 @@ class AsyncRequests(AsyncAgentPart):
                 is_new_turn = is_new_turn or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
         if max_steps is None and is_new_turn:
             max_steps = self._app.settings.max_steps
-        request = replace(
-            request,
-            messages=tuple(messages),
-            answers=None if answers is None else tuple(answers),
-            max_steps=max_steps,
-            options=options,
-        )
-        return with_run(request, ports)
+        answers = None if answers is None else tuple(answers)
+        return with_run(request, ports, messages=messages, answers=answers, max_steps=max_steps, options=options)
 
     def follow_accepted(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
         """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""

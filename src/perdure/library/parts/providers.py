@@ -54,9 +54,8 @@ class ModelHandles(AsyncPart):
         if models.provider_of(handles[0]) is None and "/" in handle:
             await self.reload()
         await models.look_for(handles[0])
-        known = models.handles()
         for candidate in handles:
-            if candidate in known:
+            if models.takes(candidate):
                 return candidate
         if agent_id is not None and await self._ports.store.read(lambda tx: tx.agents.model(agent_id)) == handle:
             return handle

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
@@ -16,7 +15,6 @@ from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.credentials import without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
-from perdure.core.text.reprs import attributes
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -39,11 +37,11 @@ _VERSION: row_format.RowFormat[BlockVersion] = row_format.RowFormat(
     {row_format.TEXT: "author_id"},
     columns="block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
     attributes={
-        "author_kind": attrgetter("author.kind"),
-        "author_id": attrgetter("author.id"),
-        "agent_id": attrgetter("author.agent_id"),
-        "run_id": attrgetter("author.run_id"),
-        "message_id": attrgetter("author.message_id"),
+        "author_kind": "author.kind",
+        "author_id": "author.id",
+        "agent_id": "author.agent_id",
+        "run_id": "author.run_id",
+        "message_id": "author.message_id",
     },
     build=_build_version,
 )
@@ -352,13 +350,28 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:
         """Store a block as a version of itself, and the sources that its author wrote it from."""
-        values = attributes(block, "version", "label", "value")
-        row = _VERSION.params(BlockVersion(block_id=block.id, diff=diff, author=author, created_at=at, **values))
+        version = BlockVersion(
+            block_id=block.id,
+            version=block.version,
+            label=block.label,
+            value=block.value,
+            diff=diff,
+            author=author,
+            created_at=at,
+        )
+        row = _VERSION.params(version)
         self._run(_INSERT_VERSION, checksum=VERSION_CHECKSUMS.of(row), **row)
         if sources := author.sources or _own_source(author):
-            origin = attributes(author, "agent_id", "run_id", "message_id")
-            ref = str(block.version)
-            write = MemoryWrite(kind="block", owner_id=block.id, ref=ref, sources=sources, created_at=at, **origin)
+            write = MemoryWrite(
+                kind="block",
+                owner_id=block.id,
+                ref=str(block.version),
+                agent_id=author.agent_id,
+                run_id=author.run_id,
+                message_id=author.message_id,
+                sources=sources,
+                created_at=at,
+            )
             add_writes(self._db, [write])
 
 

@@ -91,15 +91,15 @@ class LeasedTable(Table, Generic[T]):
         """The parameters of a row's key, by the names of its columns."""
         return dict(zip(self._key.split(", "), (storable(key[0]), key[1]), strict=True))
 
-    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "") -> T | None:
+    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "", **fields: Any) -> T | None:
         """Store that a row has ended, and release it; return it as stored. None: it had ended already.
 
         Args:
-            row: with its status, stop reason and failure.
+            row: with its status, stop reason and failure, unless they are among `fields`: what else changes in it.
             columns: further columns to store, separated by commas.
             changes: SQL behind those of the UPDATE, from a comma on.
         """
-        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at)
+        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at, **fields)
         columns = f"status, stop_reason, failure, ended_at{columns and f', {columns}'}"
         sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"
         return ended if self._run_counted(sql, **self._format.params(ended, f"{self._key}, {columns}")) else None

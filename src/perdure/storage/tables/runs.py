@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.conversations import ConversationState
@@ -46,11 +45,7 @@ _RUN = row_format.RowFormat(
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
     " options, callback, batch_id",
-    attributes={
-        "agent_id": attrgetter("key.agent_id"),
-        "seq": attrgetter("key.seq"),
-        "hook_context": attrgetter("context"),
-    },
+    attributes={"agent_id": "key.agent_id", "seq": "key.seq", "hook_context": "context"},
     build=lambda agent_id, seq, hook_context, **columns: Run(
         key=RunKey(agent_id, seq), context=hook_context, **columns
     ),
@@ -301,9 +296,9 @@ class Runs(LeasedTable[Run]):
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
         """End a run that this transaction has read. One that has ended already stays as it is. Raises: NotFound."""
-        ended = replace(run, status=status_of(reason), stop_reason=reason, failure=failure)
-        ended = replace(ended, usage=usage, step_count=step_count)
-        return self._end(ended, "usage, step_count", at=at) or self.get_by_key(run.key)
+        fields: dict[str, Any] = {"status": status_of(reason), "stop_reason": reason, "failure": failure}
+        fields |= {"usage": usage, "step_count": step_count}
+        return self._end(run, "usage, step_count", at=at, **fields) or self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perdure.core import runs
@@ -53,7 +52,7 @@ _STEP = row_format.RowFormat(
     {row_format.Codec(_dump_recipe, _load_recipe): "recipe", USAGE: "usage", FAILURE: "failure", _TAGS: "tags"},
     columns="id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
     " created_at, ended_at, feedback, tags",
-    attributes={"step_index": attrgetter("index")},
+    attributes={"step_index": "index"},
     build=lambda step_index, **columns: runs.Step(index=step_index, **columns),
 )
 _CHANGES = row_format.Codec(

@@ -337,9 +337,10 @@ def own_row(db: Database, org_id: OrgId, kind: str, table: str, id_: str, *, loc
     return OwnId(first(db.rows(sql, {"id": stored_key(id_), "org_id": org_id}), kind, id_)[0])
 
 
-def revise_settings(db: Database, agent_id: OwnId) -> None:
-    """Increment the agent's settings revision: something that shapes its requests has changed."""
-    db.run("UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id", {"id": agent_id})
+def revise_settings(db: Database, agent_id: OwnId, *, times: int = 1) -> None:
+    """Increment the agent's settings revision: something that shapes its requests has changed, so many times."""
+    sql = "UPDATE agents SET settings_revision = settings_revision + :times WHERE id = :id"
+    db.run(sql, {"id": agent_id, "times": times})
 
 
 def lock_numbers(db: Database) -> None:

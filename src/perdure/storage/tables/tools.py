@@ -7,7 +7,7 @@ rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,7 @@ from perdure.storage.tables.table import (
     first,
     next_number,
     own_agent,
+    parts,
     revise_settings,
 )
 
@@ -141,6 +142,15 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def find_by_name(self, name: str) -> Tool | None:
         return self._find("name = :name", name=row_format.storable(name))
 
+    def find_named(self, names: Sequence[str]) -> Mapping[str, Tool]:
+        """Name -> the tool of this name, of those that there are."""
+        found: list[Tool] = []
+        for some in parts(names):
+            where = Conditions()
+            where.among("name", some)
+            found += self._read(str(where), **where.params)
+        return {tool.spec.name: tool for tool in found}
+
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
         rows = self._rows("SELECT code FROM tools WHERE org_id = :org_id AND id = :id", id=row_format.storable(tool_id))
@@ -159,23 +169,22 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def attach(self, agent_id: AgentId, *names: str) -> None:
         """Give an agent the tools of these names; one that it has already is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        count = int(self._rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :id", id=own)[0][0])
+        rows = self._rows("SELECT tool_id FROM agent_tools WHERE agent_id = :id", id=own)
+        attached, new, named = {row[0] for row in rows}, [], self.find_named(names)
         for name in names:
-            tool_id = self._find_id(name)
-            if tool_id is None:
+            tool = named.get(name) or self.find(name)
+            if tool is None:
                 names_text = ", ".join(other.spec.name for other in self.list())
                 raise NotFound("tool", name, hint=f"there are {names_text}")
-            if self._run_counted(
-                f"{row_format.insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id)"
-                " DO NOTHING",
-                agent_id=own,
-                tool_id=tool_id,
-            ):
-                count += 1
-                self._limits.check("tools_per_agent", count)
-                for warning in schema_warnings(self.get(ToolId(tool_id)).spec):
+            if (tool_id := row_format.storable(tool.id)) not in attached:
+                attached.add(tool_id)
+                new.append({"agent_id": own, "tool_id": tool_id})
+                self._limits.check("tools_per_agent", len(attached))
+                for warning in schema_warnings(tool.spec):
                     log.warning("%s: %s", name, warning)
-                revise_settings(self._db, own)
+        if new:
+            self._db.run_many(row_format.insert_into("agent_tools", "agent_id, tool_id"), new)
+            revise_settings(self._db, own, times=len(new))
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         """Take the tool of this name from an agent. Raises: NotFound: it has no such tool."""
