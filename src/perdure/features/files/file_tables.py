@@ -39,6 +39,8 @@ _RELEASE = (
 
 
 class Files(NumberedTable[File]):
+    """The files of folders: their rows, uploaded bytes, claims by workers, and texts."""
+
     _kind, _source, _format = "file", "files", FILE
     _in_org = "org_id = :org_id AND status <> 'deleted'"
 
@@ -176,7 +178,7 @@ class Files(NumberedTable[File]):
         self._run("UPDATE files SET object_key = '' WHERE id = :id AND org_id = :org_id", id=file_id)
 
     def named_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys of objects that a file names, also a deleted one that is not removed yet."""
+        """Those of these keys of the object store that a file names, also a deleted file that is not removed yet."""
         where = Conditions("org_id = :org_id")
         where.among("object_key", keys)
         return {row[0] for row in self._rows(f"SELECT object_key FROM files WHERE {where}", **where.params)}
@@ -213,7 +215,7 @@ class Files(NumberedTable[File]):
         for (seq, _), text, masked in zip(rows, texts, redactor.mask(texts), strict=True):
             if masked != text:
                 self.put_part(file_id, seq, masked)
-        return rows[-2][0] if len(rows) == limit and limit > 1 else None
+        return rows[-2][0] if len(rows) == limit and limit > 1 else None  # the last one again, beside its next
 
     def has_waiting(self, archive_id: ArchiveId) -> bool:
         """Whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
@@ -352,6 +354,8 @@ _OWN_FILES = "d.org_id = :org_id AND f.status <> 'deleted'"
 
 
 class AgentFiles(Table):
+    """The files of agents' folders, each with what one agent has open of it."""
+
     def list_versions(self, agent_id: AgentId) -> Mapping[str, int]:
         """The versions of all that an agent's prompt shows of files: by folder id, and by id of each open file."""
         rows = self._rows(
