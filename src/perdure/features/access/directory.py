@@ -137,8 +137,7 @@ class Keys(_Noun[ApiKey]):
     _format = RowFormat(ApiKey, {Codec(lambda some: dump(some.some), lambda text: UseLimits(**load(text))): "limits"})
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """The key of any organisation, also one that is revoked or expired; None: there is none, or its organisation is
-        being removed."""
+        """The key of any organisation that is not being removed, also one that is revoked or expired."""
         return self._one(
             self._format,
             f"SELECT {self._format.columns_of('k')} FROM api_keys k JOIN organisations o ON o.id = k.org_id"
@@ -188,8 +187,7 @@ class Keys(_Noun[ApiKey]):
         )
 
     def trim_used(self, *, before: str) -> int:
-        """Delete the counts of what keys and agents of all organisations used before a period, such as the day
-        `2026-01-31`; return how many rows these were."""
+        """Delete what keys and agents used in periods before this one, such as `2026-01-31`; return how many counts."""
         return self._run_counted("DELETE FROM used WHERE period < :before", before=before)
 
 
@@ -221,8 +219,7 @@ class AuditLog(Table):
         return self._all(_ENTRY, sql, limit=limit, **conditions.params)
 
     def trim(self, *, before: datetime, limit: int) -> int:
-        """Delete up to `limit` entries of all organisations that are older than `before`, oldest first; return how
-        many these were."""
+        """Delete up to `limit` of the oldest entries of all organisations, older than `before`; return how many."""
         sql = (
             "DELETE FROM audit_entries WHERE seq IN"
             " (SELECT seq FROM audit_entries WHERE created_at < :before ORDER BY seq LIMIT :limit)"

@@ -179,8 +179,7 @@ class OpenOrganisations:
             log.warning("the rest of %s is removed later: %s", org_id, error)
 
     async def remove(self, org_id: OrgId) -> None:
-        """Remove an organisation that was deleted, with everything in it, in bounded steps; its last row only when no
-        process writes for it any more."""
+        """Remove a deleted organisation in bounded steps; its row goes when no process writes for it any more."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()

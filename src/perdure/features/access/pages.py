@@ -139,8 +139,7 @@ async def delete_organisation(request: Request, library: AsyncPerdure) -> Notice
 
 
 def _access_to_all(request: Request, library: AsyncPerdure) -> Access:
-    """The administration, for what only administrators of the default organisation may do. Raises: InvalidInput: the
-    request is another administrator's."""
+    """The administration. Raises: InvalidInput: the request's administrator is not of the default organisation."""
     if principal_of(request).org_id != DEFAULT_ORG:
         raise InvalidInput("organisations are made and deleted by administrators of the default one")
     return access_of(request, library)

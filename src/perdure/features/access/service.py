@@ -109,8 +109,7 @@ class Access:
         self._note(tx, "organisation.delete", org_id)
 
     async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
-        """Remove everything of an organisation that was deleted, see `remove_organisation` of this module; it takes
-        `LAST_WRITES_S` at least."""
+        """Remove all of a deleted organisation, as the function of this name; it takes `LAST_WRITES_S` at least."""
         contents, is_left = open_object_store(settings.files), True
         while is_left:
             wait_s = await remove_organisation(self._store, org_id, contents, clock=self._clock)
@@ -146,8 +145,7 @@ class Access:
 
     @writes
     def delete_user(self, tx: Tx, user_id: UserId) -> None:
-        """Delete a user and end the user's keys. What the user wrote keeps the user's id, which leads to nobody any
-        more. Raises: NotFound."""
+        """Delete a user and the user's keys; what the user wrote keeps the id, which nobody has. Raises: NotFound."""
         tx.of(Users).delete(user_id)
         self._note(tx, "user.delete", user_id)
 
@@ -225,8 +223,8 @@ class Access:
 
     @writes
     def delete_key(self, tx: Tx, key_id: KeyId) -> bool:
-        """Remove a key, with what it used. Return whether the store has any keys left: without them a server on
-        loopback is open. Raises: NotFound."""
+        """Remove a key and what it used; return whether the store has keys left, without which it is open. Raises:
+        NotFound."""
         self._note(tx, "key.delete", key_id)
         tx.of(Keys).delete(key_id)
         return tx.of(Keys).are_there()

@@ -122,8 +122,7 @@ class PostgresSide:
 
 
 def search_first(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> None:
-    """Put a schema first in the `search_path` of a connection; what it lacks, such as the types of an extension, is
-    found in the others. Raises: psycopg.Error."""
+    """Put a schema first in a connection's `search_path`, before those where types are found. Raises: psycopg.Error."""
     connection.execute(
         "SELECT set_config('search_path', quote_ident(%s) || ', ' || current_setting('search_path'), false)", [schema]
     )

@@ -94,6 +94,7 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
     if same_address(path, target):
         raise InvalidInput(f"{path} is the store itself: name a backup of it")
     swap: Callable[[Path, Progress], str]  # from the checked copy to where the old store is kept
+    unused: AbstractContextManager[object]  # raises if a process has the store open
     if is_postgres(target):
         from perdure.features.copies.postgres_swap import copy_and_swap
         from perdure.features.copies.split import alone
@@ -105,7 +106,7 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unused, folder = _file_locked(file), file.parent
         swap = functools.partial(_swap_files, target=file, at=at)
-    await run_in_thread(lambda tell: _enter(unused), progress)  # to fail now, and not after the copy
+    await run_in_thread(lambda tell: _enter(unused), progress)
     copy = folder / f".{path.name}.restore-{os.getpid()}"
     _remove_leftovers(folder, path.name)
     try:

@@ -83,8 +83,7 @@ def _read_requests(
     prices: Mapping[str, Prices],
     counter: TokenCounter,
 ) -> Sequence[RequestCost]:
-    """What the requests of these steps cost, oldest first. `earlier`: the request before them, if it is listed too;
-    `prices`: of each model, by its handle."""
+    """What the requests of these steps cost, oldest first. `earlier`: the request before them; `prices`: by model."""
     agent_id, seq = conversation.agent_id, conversation.seq
     found = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     runs = {key.seq: run for key, run in found.items()}
@@ -110,8 +109,7 @@ def _read_requests(
 def _read_segments(
     tx: Tx, steps: Sequence[Step], runs: Mapping[int, Run], counter: TokenCounter
 ) -> Iterator[tuple[Segment, ...]]:
-    """The segments of the request of each step, in order; `runs` are by number. Neighbouring steps with the same prefix
-    share its messages, which are read once."""
+    """The segments of each step's request, in order; `runs` are by number. Steps with one prefix share its messages."""
 
     def prefix_key(step: Step) -> tuple[int, int, str | None]:
         return step.recipe.prefix_seq, step.recipe.settings_revision, runs[step.run_seq].options.system

@@ -123,8 +123,7 @@ class AsyncFolders(AsyncPart):
     def page(
         self, tx: Tx, page: Page, *, name: str | None = None, agent_id: AgentId | None = None
     ) -> Sequence[FolderInfo]:
-        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
-        begins at none; the agent."""
+        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound."""
         check_page(page, name=name)
         return page.load(partial(tx.of(Folders).list, name=name, agent_id=agent_id), tx.of(Folders).number)
 

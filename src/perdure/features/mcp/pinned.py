@@ -52,6 +52,7 @@ class _Lines(codecs.IncrementalDecoder):
         self._parts, self._size = [], 0
 
     def _append(self, part: bytes) -> None:
+        """Keep a part of the line that is being read; of a line over the limit only the size is counted."""
         self._size += len(part)
         if self._size > ANSWER.size_bytes:
             self._parts.clear()
@@ -73,6 +74,7 @@ class _Lines(codecs.IncrementalDecoder):
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:
+    """Return the codec named `LINES` to Python's registry of codecs; None: it asks for another one."""
     if name.replace("_", "-") != LINES:
         return None
     return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, incrementaldecoder=_Lines, name=LINES)

@@ -84,8 +84,7 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def write_as_utf8(source: BinaryIO, target: BinaryIO, encoding: str) -> None:
-    """Write a text in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid: files have none such, or this
-    text has another one."""
+    """Write a text in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid: no such, or not its own."""
     try:
         if not _FOR_FILES.match(codecs.lookup(encoding).name):
             raise LookupError

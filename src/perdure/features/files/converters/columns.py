@@ -52,8 +52,7 @@ def _with_plain_spaces(plain: str, letters: str, places: Sequence[int], line: st
 
 
 def _reading_order(lines: Sequence[str], letters: str) -> list[str]:
-    """The lines column by column, those over all columns in their place; empty: there are no columns. `letters`: the
-    plain text without spaces."""
+    """The lines column by column; empty: there are no columns. `letters`: the plain text without spaces."""
     starts = Counter(gap.end() for line in lines for gap in _GAP.finditer(line))
     for start in (*(start for start, _ in starts.most_common(3)), 0):
         rows = [_split_at(line, start) for line in lines]
@@ -76,8 +75,7 @@ def _reading_order(lines: Sequence[str], letters: str) -> list[str]:
 
 
 def _split_at(line: str, start: int) -> _Row | None:
-    """The text before and behind the gutter that ends at `start`, or the only gap if that is 0; None: the line has text
-    across it."""
+    """The text before and behind the gutter that ends at `start`, or the only gap if 0; None: text is across it."""
     gaps = list(_GAP.finditer(line))
     if not start:  # lines that are drawn in one go are laid out with as many spaces as fit, whatever their letters
         gaps = [gap for gap in gaps if gap.end() - gap.start() > 2]

@@ -95,8 +95,7 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
 
 
 class _Runs:
-    """The text of a cell, put together as its runs come: what is struck out, raised or lowered with a sign, readings of
-    characters left out."""
+    """The text of a cell from its runs: signs for what is struck out, raised or lowered, no readings of characters."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
