@@ -22,7 +22,8 @@ CONVERT: Point[[Settings, Sandbox, str, Path, Callable[[int, int], None]], Await
 
 
 def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
-    """The sandbox for the code of tools. It starts no process before its first use. Requirements go into `cache`."""
+    """Return the sandbox for the code of tools. It starts no process before its first use. `cache` is the folder for
+    installed requirements; None: tools can have none."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -39,8 +40,8 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
 
 
 def reading_sandbox_of(settings: Settings) -> Sandbox:
-    """The sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither waits for
-    the other, and has the memory limit of files."""
+    """Return the sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither
+    waits for the other, and has the memory limit of files."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -54,7 +55,7 @@ def reading_sandbox_of(settings: Settings) -> Sandbox:
 
 
 def requirements_folder(settings: Settings) -> Path:
-    """The folder of the installed requirements of tools."""
+    """Return the folder for the installed requirements of tools."""
     import platformdirs
 
     folder = (
@@ -66,7 +67,7 @@ def requirements_folder(settings: Settings) -> Path:
 
 
 def converter_of(settings: Settings, sandbox: Sandbox) -> Converter:
-    """The function that converts a file to text in the sandbox, within the settings' limits."""
+    """Return the function that converts a file to text in the sandbox, within the settings' limits."""
 
     async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
         for document in CONVERT(settings, sandbox, name, file, progress):

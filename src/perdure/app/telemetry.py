@@ -25,7 +25,7 @@ from perdure.telemetry.spans import exported_spans as exported_spans
 
 
 def prices_of(model: str, models: ModelRegistry) -> Prices:
-    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    """Return the prices of the model with the handle `model`. Raises: InvalidInput: PERDURE_CATALOG is wrong."""
     facts = facts_of(models.catalog_handle(model))
     return Prices(
         input=facts.input_price,
@@ -75,6 +75,6 @@ class RegistryNames:
 
 
 def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:
-    """The listeners of an engine, to which more can be added."""
+    """Return the listeners of an engine, to which more can be added."""
     providers = {provider.name: provider.trace_name for provider in PROVIDERS.values()}
     return Listeners(Spans(RegistryNames(registry), providers=providers, content=settings.trace_content == "on"))

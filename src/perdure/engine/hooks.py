@@ -88,7 +88,7 @@ class Hooks:
 
 
 async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
-    """The verdict of a hook, and why it failed, if it did: then the verdict is the one that is set for that."""
+    """Return a hook's verdict, and why it failed, if it did: then `if_it_fails` decides whether the verdict blocks."""
     info = hook.info
     try:
         async with asyncio.timeout(info.timeout_s):

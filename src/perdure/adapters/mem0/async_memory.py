@@ -175,7 +175,7 @@ class AsyncMemory(OfGraph):
         expiration_date: date | str | None = UNSET,
         data: str | None = None,
     ) -> Result:
-        """Change the text of a memory, add to its metadata, or set its last day; whose it is stays.
+        """Change the text of a memory, add to its metadata, or set its last day; its user, agent and run stay.
 
         Args:
             expiration_date: None: the memory holds without end.
@@ -206,10 +206,8 @@ class AsyncMemory(OfGraph):
     async def delete_all(
         self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> Result:
-        """Delete all memories of a user, an agent or a run; of several, those that are of all of them.
-
-        Raises: ValueError: none is given.
-        """
+        """Delete all memories of a user, an agent or a run; of several, those that are of all of them. Raises:
+        ValueError: none is given."""
         scope = fields.scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         if not scope:
             raise ValueError("nothing says whose memories to delete: give user_id, agent_id or run_id, or call reset()")
@@ -229,7 +227,7 @@ class AsyncMemory(OfGraph):
         await self._delete_where({})
 
     def close(self) -> None:
-        """Do nothing: who opened the store closes it."""
+        """Do nothing: the program that opened the store closes it."""
 
     async def _add_inferred(
         self,
@@ -238,7 +236,7 @@ class AsyncMemory(OfGraph):
         occurred_at: datetime | None,
         end: datetime | None,
     ) -> list[Result]:
-        """Extract the facts of messages, and return those that are new or changed."""
+        """Extract the facts of messages, and return those that are new or changed; `end`: when they end to be true."""
         new = [
             NewEpisode(
                 text=message["content"],
@@ -260,7 +258,7 @@ class AsyncMemory(OfGraph):
         return results
 
     async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
-        """Store a message as one fact, as it is."""
+        """Store a message as one fact, as it is; `end`: when it ends to be true."""
         scope = {**fields.with_name(scope, message), "role": message["role"]}
         hit = await (await self._facts()).add_fact(
             message["content"],
@@ -279,7 +277,7 @@ class AsyncMemory(OfGraph):
         }
 
     async def _delete_where(self, scope: Mapping[str, str]) -> None:
-        """Delete the memories of this scope, true or not, and the texts that they are made of."""
+        """Delete the memories of this scope, also those that are over, and the texts from which they were extracted."""
         await (await self._facts()).delete_episodes(scope)
         conditions = _conditions(scope, True)
         while page := await (await self._facts()).list(limit=PAGE, **conditions):
@@ -294,10 +292,11 @@ class AsyncMemory(OfGraph):
         return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
+        """Return a fact as a memory in mem0's shape."""
         return item(fact, await self._created_at(fact), score, home=self._home)
 
     async def _fields(self, fact: Fact) -> Mapping[str, Any]:
-        """Return what filters are compared with."""
+        """Return the fields of a memory with which filters are compared."""
         return fields_of(fact, await self._created_at(fact), self._home)
 
     async def _created_at(self, fact: Fact) -> datetime:
@@ -306,14 +305,14 @@ class AsyncMemory(OfGraph):
         return first.created_at
 
     async def _graph(self) -> Any:
-        """Return the id of the graph, whose days are those of `_home`."""
+        """Return the id of the graph; the first call sets `_home` to the graph's time zone."""
         if self._id is None:
             self._home = zone(await self._perdure.facts.of(await super()._graph()).timezone())
         return self._id
 
 
 def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
-    """Return which facts: of this scope, proposed ones too; without `show_expired` those that are not over."""
+    """Return the conditions for facts of this scope, proposed ones too; without `show_expired` only for true ones."""
     conditions: FactConditions = {"scope": scope, "states": ("active", "faded", "proposed", "archived")}
     if not show_expired:
         conditions["since"] = datetime.now(UTC)
@@ -321,11 +320,12 @@ def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
 
 
 def _as_id(memory_id: str) -> Any:
-    """Return the id of a memory as the id of a fact."""
+    """Return the id of a memory, which is that of its fact."""
     return str(memory_id)
 
 
 def _no_memory(memory_id: str) -> ValueError:
+    """Return the error for an id without a memory."""
     return ValueError(f"there is no memory {memory_id!r:.80}")
 
 

@@ -98,7 +98,7 @@ class ContextEngine:
         """Release what the engine holds: the process is about to end."""
 
     def overrides(self, name: str) -> bool:
-        """Whether a method of this engine is its own, so that it has to be called."""
+        """Whether the engine has a method of this name of its own: the base's do nothing, so they are not called."""
         return getattr(type(self), name) is not getattr(ContextEngine, name) or name in vars(self)
 
 
@@ -169,9 +169,10 @@ class Extract(Compressor):
     name = "extract"
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
+        if removal.absorbed:  # the new summary has to say what older ones say, which are no messages
+            return None
         found = extract(removal.messages)
-        text = render_extract(found, max_tokens=removal.summary_tokens, counter=situation.counter)
-        return None if removal.absorbed else text or None
+        return render_extract(found, max_tokens=removal.summary_tokens, counter=situation.counter) or None
 
 
 class Composition(ContextEngine):
@@ -185,7 +186,7 @@ class Composition(ContextEngine):
         self.owns_compaction, self.absorbs = assembler.owns_compaction, assembler.absorbs
         self.system_prompt_addition = assembler.system_prompt_addition
         self.timeout_s = assembler.timeout_s
-        for name in LIFE_CYCLE:
+        for name in LIFE_CYCLE:  # set only where there is one, so that `overrides` finds no other
             if assembler.overrides(name):
                 setattr(self, name, getattr(assembler, name))
 
@@ -201,8 +202,8 @@ class Composition(ContextEngine):
     def overrides(self, name: str) -> bool:
         return self.assembler.overrides(name) if name == "assemble" else super().overrides(name)
 
-    def _with_summary(self, situation: Situation, found: Plan | None) -> Plan | None:
+    def _with_summary(self, situation: Situation, next_plan: Plan | None) -> Plan | None:
         """Return the plan with the compressor's summary of what leaves, if it writes one."""
-        if not isinstance(found, Evict) or not found.atoms or found.prepared or found.text is not None:
-            return found
-        return replace(found, text=self.compressor.summarise(situation, found))
+        if not isinstance(next_plan, Evict) or not next_plan.atoms or next_plan.prepared or next_plan.text is not None:
+            return next_plan
+        return replace(next_plan, text=self.compressor.summarise(situation, next_plan))

@@ -92,7 +92,7 @@ def cut_for_missing(summary: str, source: SourceText, *, max_tokens: int, counte
 
 
 def required_items(items: Extract, *, max_tokens: int, counter: TokenCounter) -> Sequence[tuple[str, Item]]:
-    """Return (field, item) of those without which a summary of this size is not accepted."""
+    """Return (field, item) for each item that a summary of this size must have to be accepted."""
     candidates = _candidates(items)[:ALSO_MAX]
     limit = int(max_tokens * REQUIRED_SHARE)
     chosen: list[tuple[str, Item]] = []
@@ -133,14 +133,14 @@ def _letters(text: str) -> str:
 
 
 def _candidates(items: Extract) -> list[tuple[str, Item]]:
-    """Return (field, item) of those that a summary should have, the most valuable first."""
+    """Return (field, item) for each item that a summary should have, the most valuable first."""
     return [
         (name, item) for name, item in rank_items(items) if name in _SENTENCES or (name in _DETAILS and item.worth > 1)
     ]
 
 
 def _find_missing(summary: str, items: Extract) -> list[tuple[str, Item]]:
-    """Return (field, item) of those that a summary lacks, the most valuable first."""
+    """Return (field, item) for each item that a summary lacks, the most valuable first."""
     folded = summary.casefold()
     numbers = set(_DIGITS.findall(_GROUPED.sub("", summary)))
     summary_words = key_words(words_of(summary))

@@ -217,7 +217,7 @@ def _is_long(sentence: str) -> bool:
 
 
 def _quote(sentence: str, index: int) -> str:
-    """Return the sentence, or the piece of a long one around position `at`; -1: its end."""
+    """Return the sentence, or the piece of a long one around position `index`; -1: its end."""
     if len(sentence) <= SENTENCE_CHARS:
         return sentence
     start = len(sentence) - SENTENCE_CHARS if index < 0 else 0 if index < SENTENCE_CHARS // 2 else index
@@ -247,7 +247,7 @@ def _ends(text: str, limit_chars: int) -> tuple[str, ...]:
 
 
 def _limit(texts: Iterable[str]) -> Sequence[str]:
-    """Return the different texts; of too many those at both ends."""
+    """Return the texts, each once; of more than `FOUND_PER_PART`, those at both ends."""
     unique = list(dict.fromkeys(texts))
     tail = FOUND_PER_PART // 3
     return unique if len(unique) <= FOUND_PER_PART else unique[: FOUND_PER_PART - tail] + unique[-tail:]

@@ -71,11 +71,14 @@ class _Caps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """The paragraph of one message: its row number, its head in brackets, and its texts."""
+
     seq: int
     head: str
-    pieces: tuple[tuple[str, str, str], ...]  # (kind, prefix, text)
+    pieces: tuple[tuple[str, str, str], ...]  # (field of `_Caps`, words before the text, text)
 
     def shown(self, caps: _Caps) -> str:
+        """Return the paragraph with each text cut to the characters that `caps` allows its kind."""
         texts = (before + _cut(text, getattr(caps, kind)) for kind, before, text in self.pieces)
         return f"{self.head} {' '.join(texts)}"
 
@@ -288,6 +291,7 @@ def clean_answer(text: str) -> str:
 
 
 def _refuses(text: str) -> bool:
+    """Return whether an answer is a refusal or a question."""
     # Only at the beginning: a real summary may report that somebody was sorry.
     return bool(_REFUSAL.match(text) or _AS_AI.search(text[:400]))
 
@@ -356,12 +360,12 @@ def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     if len(shared) >= max(1.0, least):
         return True
     # A translation shares Latin words if the scripts differ, else numbers and identifiers, or several names.
-    alike = {word for word in shared if word.isascii()}
+    shared_ascii = {word for word in shared if word.isascii()}
     if _is_latin(summary_words) != _is_latin(source_words):
-        return len(alike) >= 2
+        return len(shared_ascii) >= 2
     identifiers = {word for word in summary_words if not word.isalpha()}
     same = len(identifiers & source_words)
-    return (same >= 2 and same * 2 >= len(identifiers)) or (len(alike) >= 3 and len(alike) >= least / 2)
+    return (same >= 2 and same * 2 >= len(identifiers)) or (len(shared_ascii) >= 3 and len(shared_ascii) >= least / 2)
 
 
 def _is_latin(words: set[str]) -> bool:

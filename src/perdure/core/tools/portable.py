@@ -33,11 +33,11 @@ _SAID = ("type", "properties", "required", "title", "description", "$defs", "def
 
 @dataclass(frozen=True, slots=True)
 class PortableTool:
-    """A tool's definition as it is sent.
+    """A tool's definition in the form in which every provider takes it.
 
     Args:
-        shape: name, description and parameters.
-        aliases: name of an argument -> the name that it has there.
+        shape: name, description and parameters, as they are sent.
+        aliases: name of an argument -> its name in `shape`, where that is another one.
         problems: what was not portable, in words.
     """
 
@@ -47,7 +47,7 @@ class PortableTool:
 
 
 def portable(tool: Mapping[str, Any]) -> PortableTool:
-    """The tool as it is sent; its definition unchanged if that is portable.
+    """Return the form of a tool's definition that every provider takes: the definition itself if that will do.
 
     >>> portable({"name": "f", "description": "", "parameters": {"properties": {"$top": {"type": "array"}}}}).aliases
     {'$top': 'x24_top'}
@@ -70,20 +70,21 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
-    """What of a tool's schema models are told in another way, in words for the person who attaches it."""
+    """Return what models are told in another way than a tool's schema says, for the person who attaches the tool."""
     problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A value of JSON with other names in its objects."""
+    """Return a value of JSON with members of its objects renamed; `names`: old name -> new name."""
     if isinstance(value, Mapping):
         return {names.get(name, name): renamed(one, names) for name, one in value.items()}
     return [renamed(one, names) for one in value] if isinstance(value, list) else value
 
 
 class _Converter:
-    """Converts a schema and its parts; it collects aliases and problems, as `PortableTool` has them."""
+    """Converts the schema `root` and its parts to what providers take, and collects the aliases and problems of a
+    `PortableTool`. The methods' `name` is that of the argument or definition, for `problems`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -94,20 +95,20 @@ class _Converter:
         self.problems: list[str] = []
 
     def convert_root(self) -> dict[str, Any]:
-        """The whole schema; what references lead to that stood elsewhere stands in its `$defs`."""
+        """Return the whole schema; schemas at places to which no reference may lead are moved to its `$defs`."""
         shape = self.convert(self._root)
         if self._definitions:
             shape["$defs"] = {**shape.get("$defs", {}), **self._definitions}
         return shape
 
     def convert(self, schema: Any, name: str = "") -> dict[str, Any]:
-        """The schema of what has this name."""
+        """Return the portable form of a schema."""
         if not isinstance(schema, Mapping):
             return {"not": {}} if schema is False else {}
         shape: dict[str, Any] = {}
         is_old = isinstance(schema.get("items"), list)
-        for given, value in schema.items():
-            key: str = (_OLD_TUPLES.get(given) if is_old else None) or given
+        for keyword, value in schema.items():
+            key: str = (_OLD_TUPLES.get(keyword) if is_old else None) or keyword
             if key == "properties":
                 shape[key] = dict(self._argument(one, part) for one, part in value.items())
             elif key in _DEPENDENT:
@@ -139,10 +140,11 @@ class _Converter:
         return shape
 
     def _names_or_schema(self, value: Any, name: str) -> Any:
+        """Return a list of argument names as aliases, or any other value as a schema."""
         return [self._alias(one) for one in value] if isinstance(value, list | tuple) else self.convert(value, name)
 
     def _alias(self, name: str) -> str:
-        """A portable name, which nothing else in the schema has."""
+        """Return a name of an argument that providers take: itself, or an alias that nothing else in the schema has."""
         if name and not _FOREIGN.search(name) and len(name) <= _NAME_CHARS_MAX:
             return name
         if name not in self.aliases:
@@ -150,14 +152,14 @@ class _Converter:
         return self.aliases[name]
 
     def _free(self, plain: str) -> str:
-        """This name, with a number if something has it."""
+        """Return `plain`, with a number behind it if something in the schema has that name, and take the name."""
         tries = chain([plain], (f"{plain}_{number}" for number in count(1)))
         name = next(one for one in tries if one and one not in self._taken)
         self._taken.add(name)
         return name
 
     def _reference(self, reference: str, name: str) -> dict[str, str]:
-        """The reference to the same schema in what is sent."""
+        """Return the keyword `$ref` to the same schema in what is sent; empty: it leads outside of the schema."""
         target = target_of(reference, self._root)
         if target is None:
             self.problems.append(f"{name!r} is described outside of the schema ({reference:.80}): it may be anything")
@@ -170,14 +172,15 @@ class _Converter:
         return {"$ref": f"#/$defs/{self._moved[reference]}"}
 
     def _argument(self, name: str, schema: Any) -> tuple[str, Any]:
-        """An argument's name there, and its schema, whose description then says the tool's name of it."""
+        """Return (the name by which an argument is sent, its schema). The description tells a name that differs."""
         shape, alias = self.convert(schema, name), self._alias(name)
         if alias != name:
             shape["description"] = f"{shape.get('description') or ''} (its own name is {name})".strip()
         return alias, shape
 
     def _list(self, shape: dict[str, Any], name: str) -> None:
-        """Say what a list holds, and in the description what stands at which place."""
+        """Change `shape`, the schema of a list: `items` says what the list may hold; the description says what stands
+        at which place, which providers do not take in the schema."""
         firsts, rest = shape.pop("prefixItems", ()), shape.get("items")
         if rest is False:
             shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
@@ -195,10 +198,8 @@ class _Converter:
 def _flat(
     schema: Mapping[str, Any], root: Mapping[str, Any], seen: set[str]
 ) -> tuple[dict[str, Any], list[str | Mapping[str, Any]]]:
-    """(The schema without what may not stand at its root, what it no longer says, as sentences or as schemas).
-
-    `seen`: the references that were followed; each is so once.
-    """
+    """Return (the schema without keywords that no root may have, what it then no longer says: sentences or schemas).
+    References lead within `root`; `seen` holds those that were followed, and grows."""
     flat = {key: value for key, value in schema.items() if key not in _AT_ROOT}
     rest = {key: schema[key] for key in _AT_ROOT if key in schema}
     properties, required = dict(flat.get("properties", {})), list(flat.get("required", ()))

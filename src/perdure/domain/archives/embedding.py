@@ -19,7 +19,7 @@ HASH_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class ClaimedText:
-    """A text to embed, its claim, and the digest under which its vector is cached."""
+    """A text to embed, the worker's claim on it, and the digest under which its vector is cached."""
 
     claim: Claim
     text: str
@@ -27,7 +27,9 @@ class ClaimedText:
 
 
 def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[ClaimedText]]:
-    """Claim texts until a time; return how many, and those to embed.
+    """Claim texts that wait for a vector of `model`, at most `limit`, until the time `until`.
+
+    Returns: (how many were claimed, those of them that are still to embed).
 
     Texts that no longer exist are dropped. Texts equal to one embedded lately get its cached vector.
     """
@@ -78,17 +80,17 @@ def store_vectors(
         tx.vectors.store_cache(model, kept)  # none of a text that was erased meanwhile
 
 
-def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
+def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
     """Queue every text of these scopes without a vector of `model`; return how many scopes start from nothing.
 
     The embedding worker of any process does the work.
 
     Args:
-        numbers: number, kind ("agent" or "archive") and id of each scope.
-        force: also queue texts that have a vector of the model.
+        scopes: (number, "agent" or "archive", id of the agent or archive) of each scope.
+        force: also queue texts that have a vector of the model already.
     """
     restarted = 0
-    for number, kind, owner_id in numbers:
+    for number, kind, owner_id in scopes:
         scope = tx.vectors.open(number, "agent" if kind == "agent" else "archive", owner_id, model)
         if force or scope.model != model:
             tx.vectors.restart(number, model)

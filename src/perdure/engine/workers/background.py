@@ -96,15 +96,15 @@ class Foreground:
         Where a conversation is in the model's cache again, that is `apart_s` after the last time that a call took its
         place, or after `idle_s` of silence.
         """
-        time = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         if self._seen_at is None:
-            self._seen_at = time
+            self._seen_at = now
         if self._call is not None or self._people or any(is_busy() for is_busy in self.is_busy):
             return min(LOOK_S, quiet_s)
-        silent_s = time - self._seen_at
+        silent_s = now - self._seen_at
         left_s, taken_at = quiet_s - silent_s, self._taken_at.get(model)
         if taken_at is not None and model not in self._cold:
-            left_s = max(left_s, min(taken_at + apart_s - time, idle_s - silent_s))
+            left_s = max(left_s, min(taken_at + apart_s - now, idle_s - silent_s))
         return max(0.0, left_s)
 
     @contextlib.asynccontextmanager
@@ -231,7 +231,7 @@ class LineWorker(Generic[Key]):
             await finish_tasks(self.tasks)
 
     def _end(self, line: Key, task: asyncio.Task[None]) -> None:
-        """Forget a task that has ended; what was to be done again since its last look is begun anew."""
+        """Forget a task that has ended; begin another one, if there was new work since its last look."""
         del self._tasks[line]
         if line in self._again and not task.cancelled():
             self.start(line)
@@ -258,6 +258,7 @@ class LineWorker(Generic[Key]):
 
 
 def _name_of(line: object) -> str:
+    """Return what is worked on, as the log names it."""
     return f"conversation {line[1]} of {line[0]}" if isinstance(line, tuple) else str(line)
 
 
@@ -296,10 +297,10 @@ class Pauses:
 
     def note_begin(self) -> None:
         """Note that a request is about to be answered."""
-        time = asyncio.get_running_loop().time()
-        if self._is_pause(time):
-            self._busy_at = time
-        self._seen_at = time
+        now = asyncio.get_running_loop().time()
+        if self._is_pause(now):
+            self._busy_at = now
+        self._seen_at = now
 
     def note_end(self) -> None:
         """Note that a request was answered."""

@@ -21,7 +21,7 @@ from perdure.domain.archives.passages import delete_passage
 from perdure.domain.corrections import checksum, message_item, passage_fields, passage_item, put_block_value, record
 from perdure.domain.texts import TEXTS_CHANGED, keeper_of, keepers
 from perdure.engine.compaction.revise import revise_nodes
-from perdure.engine.conversations.edit import count_anew
+from perdure.engine.conversations.edit import recount_view
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.origins.find import Spot, resolve_text, scan
@@ -166,7 +166,7 @@ def revise_message(
     """Show a message with other parts, its row unchanged, and return what undoing that needs."""
     tx.messages.revise(message.id, parts, author=author, at=inputs.now)
     after = tx.messages.get(message.id)
-    count_anew(tx, message, after, inputs)
+    recount_view(tx, message, after, inputs)
     return message_item(message, after)
 
 

@@ -62,8 +62,7 @@ class PackedPart:
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """A context: its text and tokens, its parts as the text numbers them, from 1, and how many candidates are not in
-    it."""
+    """A context: its text and tokens, its parts as the text numbers them, from 1, and how many candidates it lacks."""
 
     text: str
     tokens: int
@@ -104,6 +103,7 @@ def pack(
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
+    """Return what identifies a candidate: its kind and id."""
     return candidate.kind, candidate.id
 
 
@@ -161,9 +161,9 @@ class _QueueEntry:
     candidate: Candidate
     tokens: int
     worth: float
-    words: int | None = None
-    compared: int = 0
-    overlap: float = 0.0
+    words: int | None = None  # as bits, see `_words_of`; None: not computed yet
+    compared: int = 0  # with how many of the selected parts it was compared
+    overlap: float = 0.0  # the largest share of its words that one of these has
 
 
 @dataclass(slots=True)
@@ -175,11 +175,11 @@ class _Packer:
     terms: tuple[str, ...]
     home: tzinfo
     in_words: bool = False
-    room: int = 0
-    parts: list[PackedPart] = field(default_factory=list)
-    headings: set[str] = field(default_factory=set)
-    masks: list[int] = field(default_factory=list)
-    rest: list[Candidate] = field(default_factory=list)
+    room: int = 0  # tokens of the budget that are left
+    parts: list[PackedPart] = field(default_factory=list)  # the selected ones, weakest last
+    headings: set[str] = field(default_factory=set)  # lines above them that are counted already
+    masks: list[int] = field(default_factory=list)  # words of the selected passages and turns, see `_words_of`
+    rest: list[Candidate] = field(default_factory=list)  # those that found no room, best first
 
     def select(self, candidates: list[Candidate]) -> list[PackedPart]:
         """Select parts, weakest last, whose rendered text fits the budget."""
@@ -305,6 +305,7 @@ class _Packer:
         return spent
 
     def _tokens(self, candidate: Candidate) -> int:
+        """Estimate the tokens of a candidate's lines with its whole text."""
         return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
@@ -411,7 +412,8 @@ def _hit_ids(parts: Iterable[PackedPart]) -> set[str]:
 
 
 def _words_of(text: str, vocabulary: dict[str, int]) -> int:
-    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters."""
+    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters. `vocabulary`:
+    word -> number of its bit; new words are added."""
     text = text[:COMPARE_CHARS].lower()
     words = set(text.split())
     if not text.isascii() and len(words) * 12 < len(text):

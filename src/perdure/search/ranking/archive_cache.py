@@ -61,8 +61,8 @@ class ArchiveCache:
         self._lock = threading.Lock()
 
     def columns(self, archive: Archive, load: Callable[[C | None], C]) -> C:
-        """Load what a feature knows of the passages of its archive, as the transaction sees it; `load` gets what was
-        loaded of an older version."""
+        """Return what a feature knows of the passages of its archive, from the cache if `archive`, as the transaction
+        sees it, has the cached version. Else `load` makes it of what was cached of an older version, if anything."""
         with self._lock:
             version, columns = self._columns.get(archive.id, (-1, None))
             if columns is not None and version == archive.version:

@@ -346,7 +346,7 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
 def _newest(
     index: int, others: Sequence[int], words_of: dict[int, str], seqs: Sequence[int]
 ) -> tuple[int, tuple[int, ...]]:
-    """Choose the newest of the texts that are equal word for word, and list the rest of the group."""
+    """Return the newest text of a group that equals its best, `index`, word for word, and the others of the group."""
     newest = max((at for at in (index, *others) if words_of[at] == words_of[index]), key=lambda at: seqs[at])
     return newest, tuple(at for at in (index, *others) if at != newest)
 

@@ -111,7 +111,9 @@ class LogColumns:
     def _rows_before(self, lines: NDArray[np.int32], order: Indexes) -> tuple[Indexes, dict[int, int]]:
         """Return the index of the row before each new one in its conversation, -1 for none; and the new `_last`.
 
-        `order` puts the new rows of each conversation together.
+        Args:
+            lines: the number of each new row's conversation.
+            order: the indexes of the new rows, sorted by conversation.
         """
         first = np.flatnonzero(np.diff(lines[order], prepend=-1))
         each = lines[order[first]].tolist()
@@ -194,7 +196,7 @@ class Histories:
         self._empty = LogColumns()
 
     def load(self, tx: Tx, agent_id: AgentId, upto: int | None = None) -> LogColumns:
-        """Load the history that this transaction sees, or up to a number; it may hold later rows too."""
+        """Load the history up to message `upto`, None: all that this transaction sees. It may hold later rows too."""
         upto = tx.messages.next_seq(agent_id) if upto is None else upto
         with self._lock:
             history = self._entries.get(agent_id) or self._empty

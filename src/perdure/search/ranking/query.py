@@ -162,14 +162,14 @@ def match_vectors(
         limit: how many candidates at most.
     """
     if request.indexes is None or not request.vectors:
-        return _none(request.without.get("vectors", "no embedder is set up"))
+        return _no_matches(request.without.get("vectors", "no embedder is set up"))
     scope = tx.vectors.scope(number)
     if scope is None or not scope.row_count:
-        return _none("these texts have no vectors yet: type `perdure store reindex`")
+        return _no_matches("these texts have no vectors yet: type `perdure store reindex`")
     vector = request.vectors.get(scope.model)
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
         using = ", ".join(request.vectors)
-        return _none(
+        return _no_matches(
             f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure store reindex`"
         )
     nearest = request.indexes.search(tx, scope, vector, limit=limit, only=only)
@@ -199,7 +199,8 @@ def report_search(
     )
 
 
-def _none(reason: str) -> VectorMatches:
+def _no_matches(reason: str) -> VectorMatches:
+    """Return no candidates, with the reason in plain words."""
     import numpy as np  # not above: a server that searches nothing reads a time too
 
     return VectorMatches(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)

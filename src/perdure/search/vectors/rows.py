@@ -320,6 +320,7 @@ class VectorRows:
         return out
 
     def _segment_sizes(self) -> list[tuple[RowSegment, int]]:
+        """Return each segment with how many rows it holds."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
@@ -345,7 +346,7 @@ class VectorRows:
         return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
     def _without(self, seqs: IntArray, removed: Sequence[tuple[int, int]], version: int) -> VectorRows:
-        """Return the rows at the new version, without those of these numbers."""
+        """Return the rows at the new version, without those of these numbers; `removed` is added to the log."""
         log, log_from = self.log, self.log_from
         if len(log) + len(removed) > LOG_ROWS:
             log, log_from, removed = [], version, ()
