@@ -69,7 +69,8 @@ class StoreGate(Gate):
         return principal
 
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """The same for a program. While the store does not answer, what was known of its key counts."""
+        """Who a program's request is for, see `admit`. While the store does not answer, what was known of its key
+        counts."""
         try:
             return await within(KEY_S, self.admit(scope, headers, is_page=False))
         except StoreError:

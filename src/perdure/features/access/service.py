@@ -71,7 +71,7 @@ class Access:
         return cls(app.shared.store, app.ports.clock, app.ports.ids, principal, trace_id=trace_id)
 
     def within(self, org_id: OrgId) -> Access:
-        """The same administrator's operations on another organisation."""
+        """Return the operations of the same administrator on another organisation."""
         principal = replace(self._principal, org_id=org_id)
         return Access(self._store, self._clock, self._ids, principal, trace_id=self._trace_id)
 

@@ -40,11 +40,9 @@ def write_agent_file(
 
     Args:
         agent: the agent as answers of the API show it.
-        conversations: the messages of each, oldest first, in the order of `copy.conversations`; those that models never
-            see are left out.
+        conversations: the messages of each, in the order of `copy.conversations`; what models never see is left out.
         folders: each with the texts of its files by their names.
-        shown: the ids of messages that are in the context window.
-        copy: what else the agent has, which only Perdure reads.
+        shown, copy: the ids of messages in the context window; what else the agent has, which only Perdure reads.
     """
     blocks = [
         {key: value for key, value in block.items() if key not in _STAMPS} | {"id": f"block-{number}"}

@@ -113,7 +113,7 @@ def shared_shapes(source: Side, target: Side) -> list[Shape]:
 
 
 def sorted_shape(shape: Shape) -> Shape:
-    """The same table with its columns in the order of the alphabet: digests of rows depend on it."""
+    """Return a table with its columns in the order of the alphabet: digests of rows depend on it."""
     return Shape(shape.name, sorted(shape.columns), shape.key)
 
 

@@ -50,7 +50,7 @@ def split_store(address: str, parts: int, progress: Progress) -> int:
 
 
 def split_tables(connection: Connection, parts: int, progress: Progress) -> int:
-    """Do so with the tables that a connection finds first. Raises: InvalidInput: one is missing; psycopg.Error."""
+    """Split the tables that a connection finds first, see `split_store`. Raises: InvalidInput: one is missing."""
     kinds = {table: connection.execute(_KIND, [table]).fetchone() for table in distributed()}
     if missing := sorted(table for table, kind in kinds.items() if kind is None):
         raise InvalidInput(f"there is no table {missing[0]}: open the store once with this version of Perdure")

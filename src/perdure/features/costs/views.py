@@ -205,7 +205,7 @@ def _parts(parts: Sequence[SegmentUse]) -> Table:
 
 
 def _sums(ledger: CostLedger) -> Iterator[Text]:
-    """The sums, and the reasons of new prefixes."""
+    """Lines with the sums of a ledger, and with the reasons of new prefixes."""
     totals = ledger.totals
     yield Text(
         f"{plural(totals.requests, 'request')}: {totals.input_tokens:,} tokens sent, {100 * totals.hit_rate:.1f} % from"

@@ -176,7 +176,7 @@ class Files(NumberedTable[File]):
         self._run("UPDATE files SET object_key = '' WHERE id = :id AND org_id = :org_id", id=file_id)
 
     def named_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of these keys of the object store that a file names, also a deleted file that is not removed yet."""
+        """Which of these keys of objects a file names, also a deleted file that is not removed yet."""
         where = Conditions("org_id = :org_id")
         where.among("object_key", keys)
         return {row[0] for row in self._rows(f"SELECT object_key FROM files WHERE {where}", **where.params)}
@@ -394,7 +394,7 @@ class AgentFiles(Table):
         return bool(changed)
 
     def get(self, agent_id: AgentId, file_id: FileId) -> AgentFile:
-        """Raises: NotFound: it is in none of the agent's folders."""
+        """A file of an agent's folders, with what the agent has open of it. Raises: NotFound: it is in none of them."""
         files = self._read(agent_id, "f.id = :file_id", file_id=row_format.storable(file_id))
         return first(files, "file", file_id, hint="it is in none of the agent's folders")
 

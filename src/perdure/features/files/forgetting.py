@@ -57,7 +57,7 @@ def erase_rows(
 
 
 def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
-    """Do so in the passages of a folder's files, also where a text begins in one and ends in the next."""
+    """Mask a text in the next passages of a folder's files, also where it begins in one and ends in the next."""
     passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
     changed = 0
     masked = redactor.mask([one.text for one in passages], between="\n")

@@ -104,7 +104,7 @@ class FileWorker(Worker):
         store, owner = self._ports.store, self._ports.owner
         if not await store.read(lambda tx: tx.of(Files).has_work()):
             return None
-        dead = [owner for owner in await store.read(lambda tx: tx.of(Files).list_owners()) if is_dead(owner)]
+        dead = [other for other in await store.read(lambda tx: tx.of(Files).list_owners()) if is_dead(other)]
         now = self._ports.clock.now()
         return await store.write(
             lambda tx: tx.of(Files).claim(owner=owner, at=now, until=now + self._lease, dead_owners=dead)

@@ -122,7 +122,7 @@ class AsyncCompanion(AsyncPart):
         return None if group is None else _companion_info(tx, group)
 
     async def get(self) -> CompanionInfo:
-        """As `info`. Raises: NotFound, also without one."""
+        """The companion, how often it wakes, and its last pass. Raises: NotFound: the agent has none."""
         if (found := await self.info()) is None:
             raise NotFound("companion of", self._id, hint=OFF_HELPS)
         return found
@@ -193,9 +193,13 @@ class AsyncCompanion(AsyncPart):
         passes = tx.of(Passes).list(self._id, limit=limit, before=before, since=since)
         return [_pass_info(tx, pass_) for pass_ in passes]
 
-    async def show(self, one: Pass) -> PassInfo:
+    @reads
+    def show(self, tx: Tx, one: Pass) -> PassInfo:
         """A pass as it is now. Raises: NotFound."""
-        return await self._ports.store.read(_get_pass, one)
+        found = tx.of(Passes).find_by_run(one.run_id)
+        if found is None:
+            raise NotFound("pass", str(one.number))
+        return _pass_info(tx, found)
 
     async def wait(self, one: Pass) -> PassInfo:
         """A pass once it has ended. Raises: NotFound."""
@@ -218,14 +222,6 @@ def _companion_info(tx: Tx, group: Group) -> CompanionInfo:
         turns=state.turns,
         last_pass=None if state.last is None else _pass_info(tx, state.last),
     )
-
-
-def _get_pass(tx: Tx, pass_: Pass) -> PassInfo:
-    """A pass as it is now. Raises: NotFound."""
-    found = tx.of(Passes).find_by_run(pass_.run_id)
-    if found is None:
-        raise NotFound("pass", str(pass_.number))
-    return _pass_info(tx, found)
 
 
 def _pass_info(tx: Tx, pass_: Pass) -> PassInfo:

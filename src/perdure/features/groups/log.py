@@ -236,7 +236,7 @@ def _check_limits(log: GroupLog, plan: GroupPlan, action: Speak) -> GroupAction:
 
 
 def _next_of_round_robin(log: GroupLog, plan: GroupPlan) -> GroupAction:
-    """Round robin: one after the other, each shown what the others said before it."""
+    """Round robin: the next agent speaks, shown what the others said before it; or the end of the turn."""
     members, done = plan.participants, len(log.places)
     if done >= len(members) and all(_failed(log.places[done - 1 - back]) for back in range(len(members))):
         return _nobody_spoke([log.places[place] for place in range(done - len(members), done)])

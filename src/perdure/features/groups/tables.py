@@ -42,7 +42,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         return group
 
     def get(self, group_id: str) -> Group:
-        """Raises: NotFound."""
+        """The group of this id, with its participants and shared blocks. Raises: NotFound."""
         groups = self._read("id = :id", id=row_format.storable(group_id))
         return self._whole([first(groups, "group", group_id)])[0]
 

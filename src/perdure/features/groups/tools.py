@@ -134,7 +134,7 @@ class _Sending:
         return reply
 
     async def _ask(self, target: AgentId) -> list[str]:
-        """Do so without the events of a subagent's call. Raises: as `ask`."""
+        """Send the message to an agent and return its answer, within the time limit. Raises: as `ask`."""
         accepted = await self.send(target, waits=True)
         try:
             async with asyncio.timeout(self.settings.agent_reply_s):

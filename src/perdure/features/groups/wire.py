@@ -276,7 +276,7 @@ def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | Non
 async def import_group(
     library: AsyncPerdure, body: dict[str, Any], manager: dict[str, Any], is_companion: bool
 ) -> Callable[[], Awaitable[object]] | None:
-    """As `IMPORT_GROUP` of agent files."""
+    """Make a group of an agent file, or change the companion that its manager has; return what deletes the group."""
     if not is_companion:
         new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
         return (await library.groups.add(new)).delete

@@ -80,7 +80,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         return turn
 
     def get(self, group_id: GroupId, seq: int) -> GroupTurn:
-        """Raises: NotFound."""
+        """The turn of a group with this number. Raises: NotFound."""
         sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {_OWN}"
         rows = self._rows(sql, group_id=row_format.storable(group_id), seq=seq)
         return _TURN.read(first(rows, "group turn", f"{seq} of {group_id}"))

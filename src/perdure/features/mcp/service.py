@@ -214,9 +214,12 @@ class AsyncMcp(AsyncPart):
             pass
         await self._toolbox.forget(server_id)
 
-    async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
+    @reads
+    def list_tools(self, tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
         """The server's tools that agents can be given, by name. Raises: NotFound."""
-        return await self._ports.store.read(_list_tools, server_id)
+        ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
+        page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
+        return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)
 
     async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
         """The tool of this id, if it is one of the server. Raises: NotFound."""
@@ -295,10 +298,3 @@ class AsyncMcp(AsyncPart):
             return server, open_server(tx, server, cipher=ports.cipher) if open_secrets else ServerSecrets()
 
         return await ports.store.read(build)
-
-
-def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
-    """The agents' tools of a server, by name."""
-    ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
-    page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
-    return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)

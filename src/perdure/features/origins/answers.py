@@ -182,7 +182,7 @@ def _change_of_delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
 
 
 def _block_of(tx: Tx, view: View, row: Message, fields: Mapping[str, Any]) -> str | None:
-    """The id of the block that a delta shows, found by the label and version in its `fields`; None: there is none."""
+    """The id of the block that a delta (`row`, with `fields`) shows, by its label and version; None: there is none."""
     blocks = tx.blocks.list_by_agent(row.agent_id, row.conversation_seq)
     for key in dict.fromkeys([*(block.id for block in blocks), *view.prefix.seen]):
         version = _find_version(tx, key, fields.get("version", -1)) if is_block_key(key) else None

@@ -85,7 +85,7 @@ def _ignore(done: int, total: int) -> None:
 
 
 async def convert(settings: Settings, sandbox: Sandbox, name: str, file: Path, progress: Progress) -> Document:
-    """As `convert_file`, within the settings' limits."""
+    """Convert a file to a document within the settings' limits, see `convert_file`."""
     limits = Limits(file_bytes=settings.file_limit_bytes)
     return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
 
