@@ -219,7 +219,7 @@ class App:
         async with self.models.deciding:
             if not self.models.has_chosen:
                 return await self.choose()
-            if await self.models.have_come():
+            if await self.models.unused_server_has_model():
                 logging.getLogger(__name__).info("a server answers that did not: %s", (await self.choose()).handle)
             return self.choice
 

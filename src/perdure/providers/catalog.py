@@ -63,9 +63,9 @@ def facts_of(handle: str) -> ModelFacts:
 
     Raises: InvalidInput: the file that PERDURE_CATALOG names can't be read as a catalog.
     """
-    built_in, own = _built_in(), _own()
-    facts = (own and own.find(handle)) or built_in.find(handle) or ModelFacts()
-    free = built_in.free_providers | (own.free_providers if own else frozenset())
+    built_in, users = _built_in(), _users_catalog()
+    facts = (users and users.find(handle)) or built_in.find(handle) or ModelFacts()
+    free = built_in.free_providers | (users.free_providers if users else frozenset())
     if handle.partition("/")[0].lower() in free:
         return replace(facts, input_price=0.0, output_price=0.0, cached_price=0.0, cache_write_price=0.0)
     return facts
@@ -115,19 +115,19 @@ def _built_in() -> _Catalog:
     return replace(first, entries=entries, free_providers=free)
 
 
-def _own() -> _Catalog | None:
+def _users_catalog() -> _Catalog | None:
     """The catalog of the user, if there is one. Raises: InvalidInput: it can't be read."""
     if not (name := os.environ.get(CATALOG_VARIABLE, "").strip()):
         return None
     try:
         path = Path(name).expanduser()
-        return _own_file(path, path.stat().st_mtime_ns)
+        return _read_users_catalog(path, path.stat().st_mtime_ns)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"{CATALOG_VARIABLE} is {name!r}: the file can't be read ({error})") from error
 
 
 @functools.lru_cache(maxsize=4)
-def _own_file(path: Path, modified_ns: int) -> _Catalog:
+def _read_users_catalog(path: Path, modified_ns: int) -> _Catalog:
     """The catalog in this file; `modified_ns` is there so that an edited file is read again."""
     return _parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -154,7 +154,7 @@ def _parse(text: str, file: str) -> _Catalog:
 
 
 def _facts(model: Mapping[str, Any], family: str) -> ModelFacts:
-    """The facts in a [[model]] table. A missing price of the cache is that of input."""
+    """The facts in a [[model]] table, for the pattern `family`. A missing price of the cache is that of input."""
     price = model.get("price", {})
     base = price.get("input")
     return ModelFacts(
@@ -168,7 +168,7 @@ def _facts(model: Mapping[str, Any], family: str) -> ModelFacts:
 
 
 _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
-"""Whether a value is right, and what else to give."""
+"""(Whether a value is right, what to give in place of a wrong one)."""
 
 _TEXT: _Rule = (lambda value: isinstance(value, str), "give a text")
 _TEXTS: _Rule = (

@@ -22,7 +22,7 @@ from perdure.core.tools.arguments import ARGUMENTS, refuse_constant
 
 
 def turn_start(messages: Sequence[Message]) -> int:
-    """The start of the newest turn: the last message of a user, with the engine's messages right before it."""
+    """The index where the newest turn starts: at the last message of a user, or at the engine's right before it."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user" and messages[place].kind == "message":
             while place > 0 and messages[place - 1].role in ("user", "system"):
@@ -32,8 +32,8 @@ def turn_start(messages: Sequence[Message]) -> int:
 
 
 def put_words_first(request: ModelRequest) -> ModelRequest:
-    """Return a request `in_words` as it is sent: what the engine says stands before the words of the person that it
-    belongs to, because models answer what stands last; and the tail is a part of the person's newest message."""
+    """Return a request whose engine speaks in words (`in_words`) as it is sent: the engine's messages stand before the
+    person's that they belong to, because models answer what stands last, and the tail is part of the newest of them."""
     messages, end = list(request.messages), 0
     said = [message.role in ("user", "system") for message in messages]
     for is_said, group in groupby(said) if (True, True) in pairwise(said) else ():
@@ -54,7 +54,7 @@ def _is_of_person(message: Message) -> bool:
 
 
 def _with_words(message: Message, words: str) -> Message:
-    """A message of a person with words of the engine before it."""
+    """The message of a person with a text of the engine before its own, as one text."""
     match message.parts:
         case (Text(text=text), *others):
             return replace(message, parts=(Text(f"{words}\n\n{text}"), *others))

@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.settings import Settings
 
 _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
-"""What an error says of this command, which ends with the same error."""
+"""The advice to run `store verify` in an error, which makes no sense in the error of that command itself."""
 RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 

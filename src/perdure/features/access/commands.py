@@ -63,7 +63,7 @@ async def delete_org(view: Output, access: Access, name: OrgName, yes: Yes = Fal
     """Delete an organisation with everything in it, for good. Its keys count no more at once."""
     found = await access.organisation(name)
     what, helps = f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"
-    with deleting(view, what, "its users, keys, agents and files too", yes=yes, again=helps):
+    with deleting(view, what, "its users, keys, agents and files too", yes=yes, after=helps):
         await access.delete_organisation(found.id)
         view.show_status(f"removing; servers may know its keys for {LAST_WRITES_S:g} seconds…")
         await access.remove_organisation(found.id, Settings.from_environment())

@@ -23,7 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.gate import Gate, NotAdmitted, keys_in
 from perdure.server.config import ServerConfig
 from perdure.server.log import trace_id
-from perdure.server.prompt import KEY_S, within
+from perdure.server.timed_reads import KEY_S, within
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class StoreGate(Gate):
         self.organisations = OpenOrganisations(library)
 
     @property
-    def needed(self) -> bool:
+    def needs_key(self) -> bool:
         """Whether a request needs a key, as far as is known: it does where other machines reach the server, and where
         there are any keys, also if none of them counts any more: nobody is let in because a key expires."""
         return self.is_guarded or self.ring.are_there
 
-    async def look(self) -> bool:
+    async def needs_key_now(self) -> bool:
         return self.is_guarded or await self.ring.look()
 
-    async def usable(self) -> bool:
+    async def is_usable(self) -> bool:
         """Whether anybody can send a request that is let in. Raises: StoreError."""
         if self.own_key is not None:
             return True
@@ -69,8 +69,7 @@ class StoreGate(Gate):
         return principal
 
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """Who a program's request is for, see `admit`. While the store does not answer, what was known of its key
-        counts."""
+        """Who a program's request is for, see `admit`. While the store does not answer, what was known counts."""
         try:
             return await within(KEY_S, self.admit(scope, headers, is_page=False))
         except StoreError:
@@ -85,7 +84,7 @@ class StoreGate(Gate):
         for text in keys_in(headers):
             if (principal := self.ring.recall(text)) is not None:
                 return principal
-        return LOCAL if self.ring.has_looked and not self.needed else None
+        return LOCAL if self.ring.has_looked and not self.needs_key else None
 
     @staticmethod
     def _check_scope(scope: Scope, principal: Principal) -> None:
@@ -104,7 +103,7 @@ class StoreGate(Gate):
         """Who a key stands for: the server's own one, or one of the store; None: it does not count."""
         return await super().principal_of(key) or await self.ring.principal_of(key)
 
-    def use(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
+    def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
         return contextlib.nullcontext(self.library) if org_id == DEFAULT_ORG else self._use_other(org_id)
 
     @contextlib.asynccontextmanager
@@ -131,11 +130,10 @@ class StoreGate(Gate):
         except PerdureError as error:
             log.warning("the last counts of keys are lost: %s", error)
 
-    def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
+    def note_success(self, scope: Scope, principal: Principal, send: Send) -> Send:
         """Wrap the ASGI `send` of a request: if the request is an audited one and succeeds, the audit log has it before
-        the first byte of the answer is sent. The entry names the last id of the path, of the page that it leads to, or
-        of the body."""
-        if not self.needed or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
+        its answer begins. The entry names the last id of the path, or of what the answer leads to or shows."""
+        if not self.needs_key or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
             return send
         start: Message | None = None  # held back until the body names what was made
 

@@ -59,7 +59,7 @@ async def access(request: Request, library: AsyncPerdure) -> Data:
         ],
         "users": [{"id": user.id, "name": user.name, "created_at": user.created_at} for user in users],
         "keys": [_key_shape(key, names, now) for key in keys],
-        "key_needed": request.app.state.gate.needed or bool(keys),  # the server looks every few seconds
+        "key_needed": request.app.state.gate.needs_key or bool(keys),  # the server looks every few seconds
         "scopes": list(reversed(SCOPES)),
         "limits": LIMIT_LABELS,
         "audit": [_entry_shape(entry, names) for entry in entries],

@@ -68,7 +68,7 @@ async def delete_folder(view: Output, perdure: AsyncPerdure, folder: FolderName,
     target = await perdure.folders.get(folder)
     what = f"folder {target.name!r} with {plural(target.info.file_count, 'file')}"
     also = f"also for {plural(len(await target.agents()), 'agent')}"
-    with deleting(view, what, also, yes=yes, again=UPLOAD_AGAIN):
+    with deleting(view, what, also, yes=yes, after=UPLOAD_AGAIN):
         await perdure.folders.delete(target.id)
 
 
@@ -149,7 +149,7 @@ async def delete_file(
     """Delete a file of a folder, for good."""
     owner = await perdure.folders.get(folder)
     target = await owner.file(file)
-    with deleting(view, f"file {target.name!r} of folder {owner.name!r}", yes=yes, again=UPLOAD_AGAIN):
+    with deleting(view, f"file {target.name!r} of folder {owner.name!r}", yes=yes, after=UPLOAD_AGAIN):
         await owner.delete_file(target.id)
 
 

@@ -230,7 +230,7 @@ async def reset(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes 
 async def delete(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
     """Delete a group with its transcript, for good; its agents stay."""
     target = await perdure.groups.get(group)
-    with deleting(view, f"{_name(target)} with its transcript", "its agents stay", yes=yes, gone=target.id):
+    with deleting(view, f"{_name(target)} with its transcript", "its agents stay", yes=yes, id_=target.id):
         await target.delete()
 
 

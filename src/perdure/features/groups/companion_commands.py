@@ -101,7 +101,7 @@ async def off(view: Output, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = 
     """Delete the companion of an agent; what it wrote into memory stays."""
     info = await agent.companion.get()
     what, stays = f"companion {info.name!r} with its history", "what it wrote into memory stays"
-    with deleting(view, what, stays, yes=yes, gone=info.companion.id):
+    with deleting(view, what, stays, yes=yes, id_=info.companion.id):
         await agent.companion.disable()
     view.print(f"{agent.name!r} has no companion any more.")
 

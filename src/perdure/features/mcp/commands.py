@@ -183,7 +183,7 @@ async def delete(view: Output, perdure: AsyncPerdure, server: Server, yes: Yes =
     """Delete a server and its tools, also from all agents."""
     state = await perdure.mcp.get(server)
     what = f"MCP server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"
-    with deleting(view, what, yes=yes, again="`perdure mcp add` registers it again"):
+    with deleting(view, what, yes=yes, after="`perdure mcp add` registers it again"):
         await perdure.mcp.remove(state.server.id)
 
 

@@ -114,7 +114,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         self._inside = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the checked address. Raises: ConnectionError: where the server may not be; TransportError."""
+        """Send a request to a checked address. Raises: ConnectionError: where the server may not be; TransportError."""
         host = request.url.host
         if host != self._host:
             raise ConnectionError(f"it leads to another host, {host}, which was not registered")

@@ -207,9 +207,9 @@ async def forget(
     with progress_bar() as progress:
         result = await agent.forget(text, erase=erase, progress=progress)
     if erase:
-        from perdure.cli.session.prompt import drop_typed  # it loads slowly
+        from perdure.cli.session.prompt import remove_typed  # it loads slowly
 
-        drop_typed(perdure.app.settings.folder, preview.text)
+        remove_typed(perdure.app.settings.folder, preview.text)
     view.show(forget_shape(agent, preview, result), *forget_view(result))
     if result.correction is not None:
         view.hint(f"`perdure undo {shell_word(agent.name)} {result.correction.number}` brings it back.")

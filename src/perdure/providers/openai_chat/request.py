@@ -56,7 +56,7 @@ _ROLES: Mapping[tuple[Role, MessageKind], Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The bytes, and the fields in them; of messages and tools only the counts."""
+    """The body of a request as bytes, and its fields for the trace, with the numbers of messages and tools only."""
 
     data: bytes
     fields: Mapping[str, Any]
@@ -72,8 +72,8 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
     if dialect.json_answers != "schema":
-        kept = {"type": "json_object"} if dialect.json_answers == "object" else None
-        request = with_schema_in_prompt(request, kept=kept)
+        form = {"type": "json_object"} if dialect.json_answers == "object" else None
+        request = with_schema_in_prompt(request, response_format=form)
     messages = _messages(request, dialect)
     if dialect.cache_marks:
         earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
@@ -162,7 +162,8 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
 def _add(
     shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
 ) -> None:
-    """Append messages; after a tool's result, where no user may follow, a text of the engine is added to the result."""
+    """Append `added` to `shapes`, both messages of the API. Where a user may not follow a tool's result, a text of the
+    `engine` is added to the result, and other messages follow a short answer."""
     if dialect.user_after_tool or not (added and shapes and (added[0]["role"], shapes[-1]["role"]) == ("user", "tool")):
         shapes += added
     elif engine and isinstance(added[0]["content"], str):

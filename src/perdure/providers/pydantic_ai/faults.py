@@ -30,7 +30,7 @@ _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", 
 
 
 def missing(provider: str, extra: str, error: ImportError) -> ModelRequestRefused:
-    """The error for a provider whose package is missing; it says what to install."""
+    """The error for a provider whose package is missing: install `extra`, such as "perdure[google]"."""
     package = f'"{extra}"'
     return ModelRequestRefused(f"models of {provider} need a package more: {pip_line(package)} ({error})")
 

@@ -343,9 +343,9 @@ async def _open(
     forms: list[ModelRequestParameters],
     wire: dict[str, Any],
 ) -> StreamedResponse:
-    """Open the stream of the answer. A provider that can't combine reasoning with a forced tool call gets no
-    tool choice: the engine checks the calls of the answer anyway. One that does not take the first form is given the
-    next."""
+    """Open the stream of the answer, in `stack`. A provider that can't combine reasoning with a forced tool call gets
+    no tool choice: the engine checks the calls of the answer anyway. One that refuses the answer's schema is sent the
+    next of `forms`, which has none. `wire` notes what was sent and answered, for the trace."""
     from pydantic_ai.direct import model_request, model_request_stream
     from pydantic_ai.exceptions import ModelHTTPError, UserError
     from pydantic_ai.models import CompletedStreamedResponse
@@ -371,7 +371,7 @@ async def _open(
 
 
 def _refuses_schema(error: Exception, wire: dict[str, Any]) -> bool:
-    """Whether an SDK can't send the schema of an answer, or the provider does not take it; that is noted."""
+    """Whether an error says that an answer's schema can't be sent, or is refused, which is then noted in `wire`."""
     if "url" not in wire:
         return isinstance(error, ValueError | TypeError) or REFUSED_SCHEMA.search(str(error)) is not None
     if getattr(error, "status_code", None) not in (400, 422) or not REFUSED_SCHEMA.search(str(error)):

@@ -145,8 +145,8 @@ async def _submit(
     library = library_of(request)
     callback = None if body.callback_url is None else request.app.state.gate.callback(body.callback_url)
     key = body.key(request.headers.get("idempotency-key"))
-    asked = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
-    return await library.messages.send_request(asked)
+    run_request = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
+    return await library.messages.send_request(run_request)
 
 
 # --- history

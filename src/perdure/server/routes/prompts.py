@@ -276,8 +276,8 @@ async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Libra
 
 
 async def _give_up_calls(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
-    """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
-    would refuse every message of a client that keeps nothing."""
+    """Results that say that none came, for the caller's waiting calls that `answers` has no result of. Without them an
+    agent would refuse each message of a client that has forgotten its calls."""
     given = {answer.call_id for answer in answers}
     waiting = await library.agent_of(agent_id).pending()
     return [

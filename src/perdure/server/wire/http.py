@@ -97,8 +97,8 @@ def require_scope(request: Request, scope: Scope, *, what: str) -> None:
 
 
 def rules_machine(request: Request) -> bool:
-    """Whether the request is of the default organisation, whose administrators may name addresses inside. Those of
-    others are clients, as over the API."""
+    """Whether the request is of the default organisation, whose administrators may name private addresses. Those of
+    other organisations may name what clients of the API may."""
     return principal_of(request).org_id == DEFAULT_ORG
 
 
