@@ -126,6 +126,7 @@ class StoredTraits:
             traits = {handle: self._learned.stored(handle) for handle in sorted(changed)}
 
             def store(tx: Tx, traits: dict[str, dict[str, object]] = traits) -> None:
+                """Store name of a trait -> value, by the handle of the model."""
                 for handle, known in traits.items():
                     tx.providers.put_traits(handle, known)
 

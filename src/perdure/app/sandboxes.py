@@ -22,8 +22,7 @@ CONVERT: Point[[Settings, Sandbox, str, Path, Callable[[int, int], None]], Await
 
 
 def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
-    """Return the sandbox for the code of tools. It starts no process before its first use. `cache` is the folder for
-    installed requirements; None: tools can have none."""
+    """Return the sandbox for tools, which starts at its first use; `cache`: folder for requirements, None: none."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -40,8 +39,7 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
 
 
 def reading_sandbox_of(settings: Settings) -> Sandbox:
-    """Return the sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither
-    waits for the other, and has the memory limit of files."""
+    """Return the sandbox that reads files and web pages, apart from that of tools: neither waits for the other."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -70,6 +68,7 @@ def converter_of(settings: Settings, sandbox: Sandbox) -> Converter:
     """Return the function that converts a file to text in the sandbox, within the settings' limits."""
 
     async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
+        """Convert a file by the first feature that reads files; see `Converter`."""
         for document in CONVERT(settings, sandbox, name, file, progress):
             return await document
         raise ConversionFailed(name, "nothing here reads files")

@@ -91,7 +91,7 @@ class GuardSettings:
     recent_steps: int = 0
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> GuardSettings:
+    def from_settings(cls, settings: Mapping[str, Any]) -> GuardSettings:
         """Return the guards in an agent's `settings`; the value `false` there turns all of them off."""
         value = settings.get(GUARDS)
         return NO_GUARDS if value is False else cls(**(value or {}) if isinstance(value, Mapping) else {})

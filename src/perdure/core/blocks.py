@@ -166,8 +166,7 @@ def append_text(block: Block, text: str) -> Block:
 
 
 def replace_text(block: Block, old: str, new: str) -> Block:
-    """Return the block with its one occurrence of `old` replaced. Raises: TextNotFound: none; TextAmbiguous: more than
-    one, with their line numbers from 1; and as `rewrite`."""
+    """Return the block with its one occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous; as `rewrite`."""
     if block.read_only:
         raise BlockReadOnly(block.label)
     # An empty `old` stands between any two characters; it is unique only in an empty block.

@@ -61,8 +61,7 @@ class Conversation:
 
 
 SYSTEM_SEQ = -(2**40)
-"""The number of the system message of an agent's first conversation. Those of the others follow; all precede the log,
-whose numbers begin at 0."""
+"""The number of the first conversation's system message; the others' follow, before the log, which begins at 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +319,7 @@ class MessageCounts:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The messages of a conversation that wait for background work: the sum of their tokens, the number of the last
-    one (-1: none waits), and how many there are."""
+    """A conversation's messages that wait for background work: tokens in all, number of the last (-1: none), count."""
 
     tokens: int
     upto_seq: int

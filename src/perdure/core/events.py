@@ -88,10 +88,10 @@ RoomKind = Literal["evict", "merge", "stub", "swap", "engine"]
 
 @dataclass(frozen=True, slots=True)
 class ViewFull:
-    """The next request would take more than `budget_tokens`, so its view is compacted first.
+    """The next request would take `tokens`, more than `budget_tokens`, so its view is compacted first.
 
-    `by`: older messages are summarised, summaries are merged, or large texts are cut. `swap`: the request fits, and
-    costs less with summaries that were prepared. `engine`: it fits, and the agent's context engine wants it smaller.
+    `by`: `evict` summarises older messages, `merge` merges summaries, `stub` cuts large texts. `swap`: the request
+    fits, but costs less with prepared summaries; `engine`: it fits, and the context engine wants it smaller.
     """
 
     tokens: int

@@ -127,15 +127,15 @@ class ArchiveUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootUse:
-    """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
+    """What the store has to know of a table `name` of things of organisations, with `id`, `org_id` and `number`.
 
     Args:
-        key: the column in the tables of its parts, and of those in `of_agents`, that has its id.
-        parts: table of its parts -> the rest of their key.
-        links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
-        of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
-        owner: its column of the agent with which it is deleted.
-        ends_with_agents: whether it is deleted with the last agent that the first table of `of_agents` gives it.
+        key: the column with the thing's id in the tables of `parts` and `of_agents`.
+        parts: table of its parts -> the other columns of their key.
+        links: table of other things -> table that links parts to them -> (column of the other's id, rest of the key).
+        of_agents: tables whose rows are deleted at once with the agent in their column `agent_id`.
+        owner: its column with the agent with which it is deleted; empty: none.
+        ends_with_agents: whether it is deleted with the last agent in the first table of `of_agents`.
         with_ids: the tables among `parts` whose rows have an `id` in the directory of ids.
         has_sources: whether the sources of what is written to it are kept.
         ends: the SQL statement that runs when the thing `:id` is deleted; empty: none.
@@ -193,40 +193,40 @@ class Feature:
     Args:
         name: the name of its folder.
         nouns: noun of the command line -> its commands.
-        verbs: name of a command without a noun, `perdure VERB` -> its module.
+        verbs: name of a command without a noun, `perdure VERB` -> its module and help.
         routes: modules with a `router` of the HTTP API.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
-        slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
-        sections: page of the dashboard -> the `Section` that it shows as well.
-        tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
+        slashes: usage of a command of the chat, such as `/facts [TEXT]` -> its function.
+        sections: page of the dashboard -> the `Section` that is added to it.
+        tools: a module whose functions with names in `tools.toml` are memory tools. That file of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
-        toolboxes: kind of tool -> what makes, of the `App`, the `FeatureToolbox` that runs them; see `perdure.app`.
+        toolboxes: kind of tool -> function of the `App` that makes the `FeatureToolbox` for it; see `perdure.app`.
         agent_settings: name -> a setting that agents may have.
-        models: what makes the models that this process serves itself, of the settings.
-        built_in: handle -> a model that is there without a provider.
+        models: function of the settings that makes the models which this process serves itself.
+        built_in: handle -> a model that Perdure offers without a provider.
         uses: the features that it imports; it is left out where one of them is missing.
         pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
-        own_settings: settings of agents that nobody else changes; copies of an agent lack them.
-        parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
-        agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
-        store_parts: as `parts`, of the store only.
-        has: what an agent may have -> the expression that finds it: not null and not false for the agent `a` that has
-            it, whose id is `{agent}`. It is read with the agent, so that for others nothing is called.
+        own_settings: names of agents' settings that only the feature changes; copies of an agent lack them.
+        parts: attribute of every agent and of the store -> its class, an `AsyncPart`.
+        agent_parts: as `parts`, for agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        store_parts: as `parts`, for the store only.
+        has: name in `ConversationState.has` -> SQL expression, not null and not false for an agent `a` with the id
+            `{agent}` that has such a thing. It is read with the agent, so that nothing is called for others.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
-        tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
+        tables: tables with rows of agents, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
-        org_tables: those that organisations have; inner rows first.
-        roots: its tables of things that are no agent's.
+        org_tables: tables with rows of organisations; inner rows first.
+        roots: tables of things that belong to no single agent.
         text_tables: its tables with texts.
-        text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
-            have `:id`.
-        one_form: table and column of names that migration 86 stores anew -> the key of the table, and when two rows,
-            `o` and `t`, may not have the same name.
-        counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
-            that counts anew.
-        archives: those that belong to what it has.
-        copies: the `CopyPart` of what an agent's copy has of it.
-        texts: the `TextKeeper` of its texts.
+        text_owners: table of things with texts -> (SQL for the ids of those that agent `:agent_id` has, SQL for the
+            ids of the agents that have `:id`).
+        one_form: `TABLE COLUMN` of names that migration 86 brings into one form -> (columns of the key, SQL condition
+            under which two rows, `o` and `t`, may not have the same name; empty: they always may).
+        counts: what is counted for an archive -> (table, column of the count, SQL condition of its row, SQL that
+            counts again).
+        archives: archives that belong to its things.
+        copies: reference of the `CopyPart` for agent files.
+        texts: reference of the `TextKeeper` for its texts.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
 
@@ -315,17 +315,17 @@ def feature_models() -> Mapping[str, tuple[Feature, BuiltIn]]:
 
 
 def feature_tables() -> Sequence[TableUse]:
-    """The tables of all features."""
+    """The `tables` of all features."""
     return [table for feature in find_features() for table in feature.tables]
 
 
 def feature_org_tables() -> Sequence[OrgTable]:
-    """The tables of all features that organisations have."""
+    """The `org_tables` of all features."""
     return [table for feature in find_features() for table in feature.org_tables]
 
 
 def feature_roots() -> Sequence[RootUse]:
-    """The things of all features that are no agent's."""
+    """The `roots` of all features."""
     return [root for feature in find_features() for root in feature.roots]
 
 

@@ -46,12 +46,12 @@ class AgentLoop:
     prompt: Literal["base", "heartbeats", "sleeptime"] = "base"
     arguments: tuple[str, ...] = ()
 
-    def added(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    def extra_arguments(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the arguments that this loop adds to `parameters`, a tool's JSON schema that lacks them."""
         own = parameters.get("properties", {})
         return tuple(name for name in self.arguments if name not in own)
 
-    def read(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
+    def read_arguments(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
         """Return (a call's arguments with thoughts under the name `thinking`, the names of those to ignore).
 
         Models write arguments of loops that they were trained with, also of another one than this: those are ignored
@@ -64,16 +64,16 @@ class AgentLoop:
         own = parameters.get("properties", {})
         if not isinstance(values, dict) or parameters.get("additionalProperties") is not False:
             return text, ()
-        if THINKING in self.added(parameters) and INNER_THOUGHTS in values.keys() - own and THINKING not in values:
+        extra = self.extra_arguments(parameters)
+        if THINKING in extra and INNER_THOUGHTS in values.keys() - own and THINKING not in values:
             values = {THINKING if name == INNER_THOUGHTS else name: value for name, value in values.items()}
             text = json.dumps(values, ensure_ascii=False)
-        added = (*own, *self.added(parameters))
-        return text, [name for name in values if name not in added and (strict or name in _TRAINED)]
+        return text, [name for name in values if name not in (*own, *extra) and (strict or name in _TRAINED)]
 
     def offer(self, tool: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the tool as the model is offered it: with the arguments of the loop, each required."""
         parameters = tool["parameters"]
-        if not (added := self.added(parameters)):
+        if not (added := self.extra_arguments(parameters)):
             return tool
         before = [name for name in added if name == THINKING]
         after = [name for name in added if name != THINKING]
@@ -101,7 +101,7 @@ def loop_of(agent_type: str, settings: Mapping[str, Any]) -> AgentLoop:
     return _NATIVE if reasons else _WITH_THOUGHTS
 
 
-def with_words(arguments: str, name: str) -> str:
+def with_text_argument(arguments: str, name: str) -> str:
     """Return a call's `arguments` with the one called `name` as a text, if the model gave it as another value: a list
     of texts or an object with a text becomes that text, any other value becomes JSON."""
     rest, taken = split_arguments(arguments, (name,))
@@ -113,11 +113,11 @@ def with_words(arguments: str, name: str) -> str:
 
 
 def _words(value: Any) -> str:
-    """Return the text that a value of JSON means, as `with_words` says; empty: none."""
+    """Return the text that a value of JSON means, as `with_text_argument` says; empty: none."""
     if isinstance(value, str) or not (value or value in (0, False)):
         return value or ""
-    if isinstance(value, dict) and (said := [value[key] for key in ("text", "content", "message") if key in value]):
-        return next(filter(None, map(_words, said)), "")
+    if isinstance(value, dict) and (texts := [value[key] for key in ("text", "content", "message") if key in value]):
+        return next(filter(None, map(_words, texts)), "")
     if isinstance(value, list) and all(isinstance(one, str | dict | list | None) for one in value):
         return "\n".join(filter(None, map(_words, value)))
     return json.dumps(value, ensure_ascii=False)

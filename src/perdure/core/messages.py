@@ -304,12 +304,11 @@ class Message:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the text of these parts, a line break between them, without reasoning and without calls other than of
-    `send_message`; a picture is a line in brackets."""
+    """Return the text of parts in lines, without reasoning and calls but `send_message`; pictures are in brackets."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
-    said = [part for part in parts if isinstance(part, (Text, Image, ToolResult, ToolCall))]
-    texts = [(part.speech or None) if isinstance(part, ToolCall) else part.text for part in said]
+    shown = [part for part in parts if isinstance(part, (Text, Image, ToolResult, ToolCall))]
+    texts = [(part.speech or None) if isinstance(part, ToolCall) else part.text for part in shown]
     return "\n".join(text for text in texts if text is not None)
 
 

@@ -30,8 +30,7 @@ class ModelError(PerdureError):
     def __init_subclass__(
         cls, *, kind: str = "", stop_reason: StopReason = "llm_api_error", retryable: bool = False
     ) -> None:
-        """Set what all errors of a subclass have, from the arguments of its `class` statement. `kind` is also their
-        code; without it they are an `llm_error`."""
+        """Set what all errors of a subclass have, from its `class` statement; `kind`, if given, is also their code."""
         super().__init_subclass__()
         if kind:
             cls.code = cls.kind = kind
@@ -261,8 +260,7 @@ class PatchInvalid(ToolError):
 
 
 class UntrustedWrite(ToolError):
-    """An agent wanted to change its memory after content from outside entered its context, and its setting
-    `untrusted_writes` does not let it."""
+    """An agent may not change its memory after content from outside entered its context; `policy` is its setting."""
 
     def __init__(self, tool: str, sources: str, policy: str) -> None:
         helps = (

@@ -86,8 +86,7 @@ class ModelRequest:
 
     @property
     def may_stay_empty(self) -> bool:
-        """Whether an answer without text and calls is allowed, and ends the turn. Providers document that for requests
-        whose last message is a result of a tool."""
+        """Whether an empty answer ends the turn, as providers document it behind the result of a tool."""
         last = next((message for message in reversed(self.messages) if message.kind == "message"), None)
         return last is not None and last.role == "tool"
 

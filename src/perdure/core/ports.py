@@ -41,7 +41,7 @@ class TokenCounter(Protocol):
         """Return an upper estimate of the tokens of `text`."""
 
     def at_least(self, text: str) -> int:
-        """Return a lower estimate of them: no tokenizer in use makes fewer."""
+        """Return a lower estimate of the tokens of `text`: no tokenizer in use makes fewer."""
 
 
 class Converter(Protocol):

@@ -74,10 +74,10 @@ class Cipher(Protocol):
     """
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        """Encrypt a value; equal values give different bytes. Raises: SecretKeyMissing."""
+        """Encrypt a value for the purpose `bound_to`; equal values give different bytes. Raises: SecretKeyMissing."""
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
-        """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
+        """Decrypt a value for `bound_to`. Raises: SecretKeyMissing; SecretUnreadable: other key or purpose, damage."""
 
     def is_current(self, sealed: bytes) -> bool:
         """Return whether the value has the current key, no older one. Raises: SecretKeyMissing, SecretUnreadable."""

@@ -212,8 +212,7 @@ class ToolOutcome:
 
     @classmethod
     def failure(cls, name: str, text: str, *, stdout: tuple[str, ...] = (), stderr: tuple[str, ...] = ()) -> Self:
-        """Return the outcome of the tool `name` that failed with `text`. Clients of Letta look for these words in its
-        text, and in the first line of its error output."""
+        """Return the outcome of the tool `name` that failed with `text`, in words that clients of Letta look for."""
         text = f"Error executing function {name}: {text}"
         return cls(text=text, status="error", stdout=stdout, stderr=(text, *stderr))
 

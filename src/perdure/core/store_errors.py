@@ -144,8 +144,7 @@ class McpStdioRefused(PerdureError):
 
 
 class McpPrivateRefused(PerdureError):
-    """An MCP server on this machine or in a private network: whoever may only use the API may not have this server
-    connect to one. Nothing was sent there."""
+    """A client of the API named an MCP server on this machine or in a private network. Nothing was sent there."""
 
     def __init__(self) -> None:
         super().__init__(

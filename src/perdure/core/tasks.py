@@ -48,6 +48,7 @@ async def run_in_thread(work: Callable[[Progress], T], progress: Progress) -> T:
     stopped = threading.Event()
 
     def report(step: str, done: int, total: int) -> None:
+        """Pass progress on; raise StoreClosed once the caller is cancelled, to end the work."""
         if stopped.is_set():
             raise StoreClosed
         progress(step, done, total)

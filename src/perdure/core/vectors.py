@@ -100,8 +100,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A difference between a text and what is derived from it: `text` describes it, `count` is how often it occurs. For
-    damage `owner_id` may be a block's."""
+    """A difference between texts and what is derived from them, `count` times; `owner_id`: for damage also a block."""
 
     kind: FaultKind
     owner_id: str

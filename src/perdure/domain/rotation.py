@@ -95,6 +95,7 @@ def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
     unreadable: list[str] = []
 
     def seal(callback: Callback) -> Callback:
+        """The callback encrypted with the current key; as it is if it has that, or can't be decrypted."""
         try:
             if callback.sealed and cipher.is_current(base64.b64decode(callback.sealed)):
                 return callback
@@ -116,7 +117,7 @@ def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
 
 
 def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[Rotated, ToolId | None]:
-    """Encrypt the variables of the next `ROWS` tools behind `after` again. `after`: as for `rotate_secrets`. Returns:
+    """Encrypt the variables of the next `ROWS` tools behind `after` again. `after`: None at first. Returns:
     (the result, the last tool that was looked at; None: there are no more). Raises: SecretKeyMissing."""
     page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=ROWS, after=after)
     codes = tx.tools.codes([tool.id for tool in page])

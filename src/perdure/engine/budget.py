@@ -34,9 +34,9 @@ BUDGETS = ("max_tokens_exceeded", MAX_COST)
 def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
     """Return a run's options within the limits of the principal's key, for whose day the run counts."""
     options = within(options, principal.limits)
-    if principal.key_id is None or not principal.limits.of_day:
+    if principal.key_id is None or not principal.limits.daily:
         return options
-    return replace(options, key_id=principal.key_id, key_limits=principal.limits.of_day)
+    return replace(options, key_id=principal.key_id, key_limits=principal.limits.daily)
 
 
 def within(options: RunOptions, limits: UseLimits) -> RunOptions:
@@ -97,10 +97,7 @@ def has_budget(agent: Agent, options: RunOptions) -> bool:
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndRun | None:
     """Return the end of a run that has used up its dollars, or the day of its agent or key; None: it may call the
-    model.
-
-    `next_action` looks at the run's own tokens.
-    """
+    model. `next_action` looks at the run's own tokens."""
     options = log.run.options
     if (most := options.max_cost_usd) is not None and (cost := cost_of(log, inputs)) >= most:
         return _end("max_cost", f"the run has cost {_dollars(cost)}, and may cost {_dollars(most)}")
@@ -124,7 +121,7 @@ def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usag
 
 
 class CallBudget:
-    """The days for which the model calls of a request count that no run makes: those of the agent and of the key."""
+    """Checks and counts model calls that a request makes outside runs, for the day of the agent and of the key."""
 
     def __init__(self, agent: Agent, ports: Ports) -> None:
         self._agent, self._ports = agent, ports
@@ -156,7 +153,7 @@ class CallBudget:
         return reply
 
     async def count(self, model: str, usage: Usage) -> None:
-        """Count what calls have used. Raises: StoreError."""
+        """Count tokens and dollars of calls for the day of agent and key. Raises: StoreError."""
         if self._days and usage.total_tokens:
             inputs = self._ports.inputs()
             # To the end: what was used counts also for a caller who has left.
@@ -172,7 +169,7 @@ def until_midnight_s(at: datetime) -> int:
 
 def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (id of an agent or key, its limits of a day by name) for each of them that the run counts for."""
-    if limits := limits_in(agent.settings).of_day:
+    if limits := limits_in(agent.settings).daily:
         yield agent.id, limits
     if options.key_id is not None and options.key_limits:
         yield options.key_id, options.key_limits

@@ -1,5 +1,5 @@
 """The context engines of a process, shipped, of installed packages and of the program; and calls of those that are
-somebody else's code: outside of transactions, each within its time limit."""
+foreign code: outside of transactions, each within its time limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _COMPRESSORS: Mapping[str, type[Compressor]] = {one.name: one for one in (StubRe
 
 
 class _Unmade(ContextEngine):
-    """Stands for an engine until it is made, which somebody else's code does."""
+    """Stands for an engine until it is made, which foreign code does."""
 
     owns_compaction = True
 
@@ -66,7 +66,7 @@ class EngineInUse:
 
     Args:
         addition: its text for the system prompt.
-        is_foreign: it is somebody else's code, which is not called inside of a transaction.
+        is_foreign: its code is not Perdure's, so it is not called inside of a transaction.
         unmade: what it is to be made of, if it is not there yet.
         problem: why the engine of this name can't be used here, so that this one takes its place.
     """
@@ -98,8 +98,8 @@ class ContextEngines:
 
     def __init__(self, factories: Mapping[str, EngineFactory] | None = None) -> None:
         self._factories: dict[str, EngineFactory] = {**_SHIPPED, **(factories or {})}
-        self._loaded = False
-        self._made: dict[str, EngineInUse] = {}
+        self._loaded = False  # whether `_factories` has those of installed packages
+        self._made: dict[str, EngineInUse] = {}  # by name and options, see `_key`
         self._lock = threading.RLock()
 
     @property
@@ -115,11 +115,11 @@ class ContextEngines:
 
     @property
     def has_foreign(self) -> bool:
-        """Whether any engine is in use that is somebody else's code."""
+        """Whether any engine is in use whose code is not Perdure's."""
         return any(used.is_foreign for used in self.in_use)
 
     def of(self, agent: Agent) -> EngineInUse:
-        """Return the engine of an agent: unmade if it is somebody else's code that was not called yet; the engine that
+        """Return the engine of an agent: unmade if its code is not Perdure's and was not called yet; the engine that
         takes over, with the problem, if the setting can't be read."""
         if agent.settings.get(CONTEXT_ENGINE) is None:
             return PAGED
@@ -228,6 +228,7 @@ def _call(what: str, factory: Callable[..., object], options: Mapping[str, Any])
 
 
 def _option_names(factory: Callable[..., object]) -> str:
+    """Return the names of what a factory takes, for an error."""
     try:
         return ", ".join(inspect.signature(factory).parameters) or "none"
     except (TypeError, ValueError):
@@ -270,9 +271,9 @@ class EngineCalls:
     def __init__(self, engines: ContextEngines | None = None) -> None:
         self.engines = engines or ContextEngines()
         self._quarantined: set[RunKey] = set()
-        self._lines: OrderedDict[tuple[AgentId, int, int], _Line] = OrderedDict()
-        self._late: dict[int, int] = {}
-        self._plans: dict[RunKey, tuple[int, int]] = {}
+        self._lines: OrderedDict[tuple[AgentId, int, int], _Line] = OrderedDict()  # agent, conversation, engine
+        self._late: dict[int, int] = {}  # id() of an engine -> how many of its calls are late
+        self._plans: dict[RunKey, tuple[int, int]] = {}  # run -> step, and how many plans were made for it
 
     def is_quarantined(self, key: RunKey) -> bool:
         """Whether this run goes on without its agent's engine."""
@@ -404,7 +405,7 @@ class EngineCalls:
             return work.result()
         except asyncio.CancelledError:
             raise EngineFailed(f"{name} gave its own task up") from None
-        except BaseException as error:  # an engine is somebody else's code: it may raise anything
+        except BaseException as error:  # an engine may be foreign code: it may raise anything
             raise EngineFailed(f"{name} raised {type(error).__name__}: {error}"[:REASON_CHARS]) from error
 
     def _abandon(self, engine: ContextEngine, work: asyncio.Future[Any], function: Callable[..., Any]) -> None:

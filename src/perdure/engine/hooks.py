@@ -100,7 +100,7 @@ async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | N
         if task is None or task.cancelling():
             raise
         failed = "it gave its own task up"
-    except Exception as error:  # a hook is somebody else's code: it may raise anything
+    except Exception as error:  # a hook is foreign code: it may raise anything
         failed = f"{type(error).__name__}: {error}"[:REASON_CHARS]
     block = f"it could not look at this: {failed}" if info.if_it_fails == "block" else None
     return Verdict(block=block), failed

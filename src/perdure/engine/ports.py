@@ -32,7 +32,7 @@ from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
 
 SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
-"""Sends a report as JSON to the URL of a callback, which somebody else chose; returns the status of the
+"""Sends a report as JSON to the URL of a callback, which a caller chose; returns the status of the
 answer. Raises: ToolError."""
 
 
@@ -77,7 +77,7 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
-        timezone: where dates are told of which no agent has the time zone.
+        timezone: of dates that belong to no agent.
         lease_s: how long a run belongs to a process that does not renew its lease.
         beat_s: how often it renews it, and looks for a cancel request from another process.
         poll_s: how often a waiting reader looks for what another process did.
@@ -198,7 +198,7 @@ class Ports:
         unread: who reads in the background.
         background: the model calls that nobody waits for.
         engine_calls: calls the context engines.
-        telemetry: who is told of what the engine does.
+        telemetry: records what the engine does.
         drain: whether this process is about to end.
         signals: what other processes have committed.
         contents: the bytes of files outside the database; None: they are in it.

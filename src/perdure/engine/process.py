@@ -33,7 +33,7 @@ class Views(OrderedDict[Line, RequestParts]):
     def __init__(self, *, max_bytes: int = VIEWS_BYTES) -> None:
         super().__init__()
         self._max_bytes = max_bytes
-        self._sizes: dict[Line, int] = {}
+        self._sizes: dict[Line, int] = {}  # in bytes
         self.nbytes = 0
 
     def put(self, progress: Progress) -> None:
@@ -103,7 +103,7 @@ class Signals:
     """Calls functions with what the topics of others are about. Without `hear` nothing is ever called."""
 
     def __init__(self) -> None:
-        self._calls: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        self._calls: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)  # by kind
         self._are_heard = False
 
     def hear(self, store: Store) -> None:

@@ -203,10 +203,8 @@ def json_outline(document: Document) -> Outline:
 
 
 def code_outline(document: Document) -> Outline:
-    """Build the outline of source code: definitions, members, statements.
-
-    Other languages than Python are read by blank lines and indentation.
-    """
+    """Build the outline of source code: definitions, members, statements. Other languages than Python are read by blank
+    lines and indentation."""
     outline = outline_of_lines(document.text)
     if not (
         document.name.lower().endswith(PYTHON)

@@ -189,10 +189,8 @@ def _select_masked(history: LogColumns, mask: NDArray[np.bool_] | None, seqs: ND
 def _with_neighbours(
     history: LogColumns, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order.
-
-    An index is -1 for a number that the history does not have.
-    """
+    """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order. An
+    index is -1 for a number that the history does not have."""
     indexes = history.indexes(candidates)
     in_history = indexes[indexes >= 0]
     if mask is None and len(in_history) == len(indexes):

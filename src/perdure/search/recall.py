@@ -142,10 +142,8 @@ def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collecti
 
 
 def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
-    """Return the scores in order on the scale of `Recalled`, 0 to 1.
-
-    They are rounded as they are shown, so that a floor equal to a hit's shown score lets that hit through.
-    """
+    """Return the scores in order on the scale of `Recalled`, 0 to 1. They are rounded as they are shown, so that a
+    floor equal to a hit's shown score lets that hit through."""
     scores, relevant = ranked.scores, ranked.relevant
     if not relevant.any():
         return np.zeros(len(scores))

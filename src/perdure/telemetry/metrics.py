@@ -133,6 +133,7 @@ class MetricsListener:
 
     @contextlib.contextmanager
     def during(self, work: Work) -> Iterator[None]:
+        """Count a piece of work, its time and the kind of its error, at its end."""
         metrics, began = self._metrics, time.perf_counter()
         is_run = isinstance(work, RunWork)
         if is_run:

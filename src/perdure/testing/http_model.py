@@ -189,7 +189,7 @@ class HttpModel:
     async def _answer(self, wire: _Wire, line: str, headers: Mapping[str, str], body: bytes) -> bool:
         """Answer one request, whose first line is `line`; return whether the connection stays open."""
         method, path, *_ = line.split()
-        if (listing := self.tells(method, path, body)) is not None:
+        if (listing := self.find_listing(method, path, body)) is not None:
             return await wire.send_json(200, json.dumps(listing))
         if method == "POST" and path.split("?")[0].endswith(("/embeddings", "/api/embed")):
             return await self._embed(wire, json.loads(body), headers)
@@ -201,7 +201,7 @@ class HttpModel:
         async with self.turn(request, wire.is_cut) as answer:
             return answer is not None and await self._send_line(wire, answer, request)
 
-    def tells(self, method: str, path: str, body: bytes) -> Any:
+    def find_listing(self, method: str, path: str, body: bytes) -> Any:
         """Return the body of the answer to a request about the server or its models; None: the path is another one."""
         if method == "GET" and path.endswith("/models"):
             data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
@@ -456,6 +456,6 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, Mapping[str,
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
-    line, *rest = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rest) if name}
+    line, *rows = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rows) if name}
     return line, headers, await reader.readexactly(int(headers.get("content-length", "0")))

@@ -96,6 +96,7 @@ class InlineStore(StoreBase):
             backup(self._reader, path, progress)
 
     async def mark(self) -> str:
+        """A text that differs after each change of the store."""
         self._check_open()
         others = self._reader.execute("PRAGMA data_version").fetchone()[0]
         return f"{others} {self._connection.total_changes}"

@@ -76,7 +76,7 @@ class LocalServer(HttpModel):
         self._in_line = 0
         self.served: list[ServedRequest] = []
 
-    def tells(self, method: str, path: str, body: bytes) -> Any:
+    def find_listing(self, method: str, path: str, body: bytes) -> Any:
         """Return the body of the server's listing at a path, by its kind; None: it has none at this path."""
         path = urllib.parse.urlsplit(path).path
         if not self.has_listing and path != "/v1/models":
@@ -196,8 +196,7 @@ class LocalServer(HttpModel):
         return replace(line, usage=usage)
 
     def _read(self, request: Mapping[str, Any], row: ServedRequest, line: HttpLine) -> HttpLine:
-        """Return the line after pauses for the time that the prompt takes, with reports of progress if the request asks
-        for them; an error comes at once."""
+        """Return the line after pauses for its prompt, with reports if the request asks; an error comes at once."""
         new = row.prompt_tokens - row.cached_tokens
         pause_s = new / self.read_tokens_s / READ_PIECES if self.read_tokens_s else 0.0
         reports = self.kind == "llamacpp" and request.get("return_progress") and request.get("stream")

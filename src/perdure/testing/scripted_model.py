@@ -63,6 +63,7 @@ class ScriptedModel:
         self.summary_requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Note the request, and stream the next line of the script for its purpose, or raise it."""
         if request.purpose == "summary":
             self.summary_requests.append(request)
             line = self._summarises
@@ -224,8 +225,7 @@ class ScriptedEmbedder:
             raise self._failure
 
     def _words(self, text: str) -> npt.NDArray[np.float64]:
-        """Return one row of length 1 for each word of a text, which depends on the word alone: shape (words,
-        `dimensions`). A text without words counts as one word."""
+        """Return a row of length 1 for each word, which depends on it alone: shape (words or 1, `dimensions`)."""
         import numpy as np
 
         rows = []

@@ -75,12 +75,12 @@ class AsyncMemory(OfGraph):
             scope["metadata"] = fields.metadata_text(
                 {name: metadata[name] for name in metadata if name not in fields.IDS}
             )
-        said = [message for message in fields.as_messages(messages) if message["role"] != "system"]
+        spoken = [message for message in fields.as_messages(messages) if message["role"] != "system"]
         await self._graph()
         end = fields.end_of(expiration_date, self._home)
         if infer:
-            return {"results": await self._add_inferred(said, scope, fields.as_time(timestamp, self._home), end)}
-        return {"results": [await self._add_verbatim(message, scope, end) for message in said]}
+            return {"results": await self._add_inferred(spoken, scope, fields.as_time(timestamp, self._home), end)}
+        return {"results": [await self._add_verbatim(message, scope, end) for message in spoken]}
 
     async def search(
         self,
@@ -116,17 +116,17 @@ class AsyncMemory(OfGraph):
         if threshold is not None and not 0 <= threshold <= 1:
             raise ValueError(f"threshold is {threshold!r:.80}: give a number from 0 to 1")
         most = fields.check_top_k(top_k if limit is None else limit)
-        scope, rest = fields.split_filters(filters, ids)
+        scope, others = fields.split_filters(filters, ids)
         hits = await (await self._facts()).search(
             query,
-            limit=SEARCH_MAX if rest else min(max(1, most), SEARCH_MAX),
+            limit=SEARCH_MAX if others else min(max(1, most), SEARCH_MAX),
             explain=True,
             **_conditions(scope, show_expired),
         )
         found = [
             (hit, score)
             for hit, score in scaled(hits)
-            if score >= (threshold or 0.0) and (not rest or fields.matches(await self._fields(hit.fact), rest))
+            if score >= (threshold or 0.0) and (not others or fields.matches(await self._fields(hit.fact), others))
         ]
         results = []
         for hit, score in found[:most]:
@@ -153,14 +153,14 @@ class AsyncMemory(OfGraph):
     ) -> Result:
         """List memories, newest first. The arguments are those of `search`. Raises: ValueError."""
         most = fields.check_top_k(top_k if limit is None else limit)
-        scope, rest = fields.split_filters(filters, ids)
+        scope, others = fields.split_filters(filters, ids)
         results: list[Result] = []
         last: FactHit | None = None
         while len(results) < most:
             page = await (await self._facts()).list(
                 limit=PAGE, after=None if last is None else last.fact.id, **_conditions(scope, show_expired)
             )
-            chosen = [hit.fact for hit in page if not rest or fields.matches(await self._fields(hit.fact), rest)]
+            chosen = [hit.fact for hit in page if not others or fields.matches(await self._fields(hit.fact), others)]
             results += [await self._item(fact) for fact in chosen[: most - len(results)]]
             if len(page) < PAGE:
                 break
@@ -231,7 +231,7 @@ class AsyncMemory(OfGraph):
 
     async def _add_inferred(
         self,
-        said: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
         scope: Mapping[str, str],
         occurred_at: datetime | None,
         end: datetime | None,
@@ -244,7 +244,7 @@ class AsyncMemory(OfGraph):
                 trust="agent" if message["role"] == "assistant" else "user",
                 occurred_at=occurred_at,
             )
-            for message in said
+            for message in messages
             if message["role"] in _ROLES
         ]
         hits = await (await self._facts()).add_episodes(new) if new else ()

@@ -37,10 +37,8 @@ class PlanRefused(PerdureError):
 
 
 def check_plan(situation: Situation, plan: object) -> Plan:
-    """Return the plan that an engine returned, rebuilt from what the situation holds. Raises: PlanRefused.
-
-    A plan cuts between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller.
-    """
+    """Return the plan that an engine returned, rebuilt from what the situation holds. Raises: PlanRefused. A plan cuts
+    between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller."""
     match plan:
         case Evict():
             return _check_evict(situation, plan)

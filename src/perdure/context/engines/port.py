@@ -120,7 +120,7 @@ class Compressor:
     name: ClassVar[str] = ""
 
     def shorten(self, situation: Situation) -> Stub | None:
-        """Return which messages to show in part before any leaves; None: no more of them."""
+        """Return which messages to show in part before any leaves the view; None: there are no others to shorten."""
         return None
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
@@ -148,6 +148,8 @@ class StubResults(Compressor):
         self._keep, self._chars = keep_results, chars
 
     def shorten(self, situation: Situation) -> Stub | None:
+        """Return the stubs of all older results that take less room as stubs; None: there are none, or none can be
+        opened."""
         if not situation.can_open:
             return None
         results = [row for row in (*situation.pinned, *situation.rows) if row.role == "tool"]
@@ -169,7 +171,8 @@ class Extract(Compressor):
     name = "extract"
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
-        if removal.absorbed:  # the new summary has to say what older ones say, which are no messages
+        """Return an extract of the messages that leave; None: it would be empty, or has to replace other summaries."""
+        if removal.absorbed:  # what these say is in no message that leaves
             return None
         found = extract(removal.messages)
         return render_extract(found, max_tokens=removal.summary_tokens, counter=situation.counter) or None

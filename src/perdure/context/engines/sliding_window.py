@@ -75,9 +75,7 @@ def evict_share(situation: Situation, share: float, *, absorbs: bool) -> Evict |
 
 def evict_count(situation: Situation, count: int, *, absorbs: bool) -> Evict | None:
     """Plan to evict so many of the oldest atoms; None if they take no more than the summary that would stand for them.
-
-    The run's input among them stays. `absorbs`: the summary takes the place of all others.
-    """
+    The run's input among them stays. `absorbs`: the summary takes the place of all others."""
     candidates, _ = split_atoms(situation)
     leaving = candidates[:count]
     if not leaving:
@@ -192,6 +190,8 @@ class MessageBuffer(RecursiveSummary):
         self._limit, self._least = limit, least
 
     def assemble(self, situation: Situation) -> Evict | None:
+        """Evict the oldest messages if more than the limit are in view, up to a user's message; None: they are not
+        more."""
         rows = [row for row in (*situation.pinned, *situation.rows) if row.kind == "message"]
         if len(rows) <= self._limit:
             return None

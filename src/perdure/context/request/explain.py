@@ -244,9 +244,7 @@ def _overlap(start: int, end: int, first: int, last: int) -> int:
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:
     """Divide `total` in proportion to the amounts, in whole numbers that sum to it; the largest remainders round up.
-
-    All zeros if the amounts are.
-    """
+    All zeros if the amounts are."""
     whole = sum(amounts)
     if whole <= 0:
         return [0] * len(amounts)
@@ -280,7 +278,7 @@ class RequestDiff:
 
 
 def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
-    """Compare two requests. It may take half a second, too long for the event loop."""
+    """Return how request `b` differs from `a`. It may take half a second, too long for the event loop."""
     old, new = _canonical_lines(a), _canonical_lines(b)
     common = _common_length(old, new)
     same = common == len(old) == len(new)

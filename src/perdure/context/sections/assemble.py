@@ -136,6 +136,7 @@ def _metadata_section(counts: Counts, place: Place, marker: str) -> str:
 
 
 def _place_lines(place: Place) -> list[str]:
+    """Return the lines about agent, conversation and time."""
     at = place.compiled_at
     # `%I` and `%p` of `strftime` would use the process's locale.
     hour, half = (at.hour - 1) % 12 + 1, "AM" if at.hour < 12 else "PM"
@@ -248,10 +249,8 @@ def _visible_rows(
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
-    """Build the request of a recipe; `view` reaches from its prefix to `recipe.upto_message_seq`.
-
-    The recipe's tool rules override the agent's options, except the choice of no tool at all.
-    """
+    """Build the request of a recipe; `view` reaches from its prefix to `recipe.upto_message_seq`. The recipe's tool
+    rules override the agent's options, except the choice of no tool at all."""
     options = options or ModelOptions()
     if recipe.single_calls:
         options = replace(options, parallel_tool_calls=False)
@@ -285,10 +284,8 @@ def check_legal(messages: Sequence[Message]) -> None:
 
 
 def canonical(request: ModelRequest) -> bytes:
-    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each.
-
-    Equal bytes mean equal requests.
-    """
+    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each. Equal bytes
+    mean equal requests."""
     head = _head_bytes(request.tools, request.system, request.opening)
     return head + _message_bytes(request.messages) + _tail_bytes(request.tail)
 

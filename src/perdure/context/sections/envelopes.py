@@ -71,6 +71,7 @@ def without_marker(text: str, marker: str) -> str:
         return text
 
     def clean(match: re.Match[str]) -> str:
+        """Return a row of digits without the marker in it, if it is there."""
         run = match[0]
         places = [place for place, char in enumerate(run) if char.isdecimal()]
         first = "".join(str(unicodedata.decimal(run[place])) for place in places).find(marker)
@@ -89,7 +90,7 @@ MARKER_RULE = (
 
 
 def marker_line(marker: str) -> str:
-    """Return the line that names the marker, behind the system text."""
+    """Return the line that names the marker of the engine's messages, behind the system text."""
     return f'- Messages of the engine: "marker": "{marker}"'
 
 
@@ -124,10 +125,8 @@ def mark_text(text: str, marker: str) -> str:
 
 
 def mark_message(message: Message, marker: str) -> Message:
-    """Return an engine row with the marker, any other row without it.
-
-    A system message from a caller becomes an engine message that says so; an event is one already.
-    """
+    """Return an engine row with the marker, any other row without it. A system message from a caller becomes an engine
+    message that says so; an event is one already."""
     if not marker:
         return message
     if message.kind != "message":
@@ -235,6 +234,7 @@ def summary_section(nodes: Sequence[SummaryNode], *, can_open: bool = True) -> s
 
 
 def _dates(node: SummaryNode) -> str:
+    """Return the days of a node, one or `first..last`."""
     first, last = node.since.date().isoformat(), node.until.date().isoformat()
     return first if first == last else f"{first}..{last}"
 

@@ -206,10 +206,8 @@ def check_lines(message: Message, lines: Sequence[str], span: LineSpan) -> None:
 
 
 def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], str], budget: Budget) -> str | None:
-    """Return `render(lines, lines_argument_for_the_rest)` for as many numbered lines as fit; None if nothing fits.
-
-    A line that does not fit by itself is shown in part.
-    """
+    """Return `render(lines, lines_argument_for_the_rest)` for as many numbered lines as fit; None if nothing fits. A
+    line that does not fit by itself is shown in part."""
     first, last = span.first, len(lines) if span.last is None else min(span.last, len(lines))
     if span.from_char is None:
         numbered, chars = [], 0
@@ -286,12 +284,11 @@ def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, 
 def list_nodes(
     title: str, nodes: Sequence[SummaryNode], budget: Budget, *, zone: tzinfo, about: Callable[[SummaryNode], str]
 ) -> str:
-    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles.
-
-    If not even all handles fit, the answer has the `rows` argument for the others.
-    """
+    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles. If not even all
+    handles fit, the answer has the `rows` argument for the others."""
 
     def entry(node: SummaryNode, width: int | None) -> str:
+        """Return a node with so many characters about it; 0: its handles alone, None: its whole text."""
         handles = f"{node_handle(node.seq)}: {message_handle(node.from_message_seq, node.upto_message_seq)}"
         if width == 0:
             return handles
@@ -312,6 +309,7 @@ def list_nodes(
         return f'rows="{first}"' if first == last else f'rows="{first}..{last}"'
 
     def render_some(with_title: int, count: int) -> str:
+        """Return the handles of the first nodes, and the line about the others."""
         rest = nodes[count:]
         middle = rest[len(rest) // 2].seq if rest else None
         left = rest_hint(rest[0].seq, rest[-1].seq, middle, rows) if rest else ""

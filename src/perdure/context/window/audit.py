@@ -146,6 +146,7 @@ def _find_missing(summary: str, items: Extract) -> list[tuple[str, Item]]:
     summary_words = key_words(words_of(summary))
 
     def is_covered(name: str, item: Item) -> bool:
+        """Whether the summary has an item of this field: its text, its numbers, or half of a sentence's words."""
         if name in _SENTENCES:
             item_words = key_words(words_of(item.text))
             return (

@@ -128,8 +128,8 @@ class _Collector:
     """Collects the items of one field, in order, each text once."""
 
     def __init__(self) -> None:
-        self._items: dict[str, Item] = {}
-        self._repeated: set[str] = set()
+        self._items: dict[str, Item] = {}  # by text
+        self._repeated: set[str] = set()  # texts of several messages
 
     def add(self, seq: int, text: str, worth: int) -> None:
         """Add a text of a message; one that is there already gains a little worth."""
@@ -391,10 +391,8 @@ def render_most(count: int, render: Callable[[int], str], max_tokens: int, count
 
 
 def render_extract(extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
-    """Render the most valuable items as lines with the handles of their messages; empty if nothing fits.
-
-    User statements, decisions and open questions come first, then details by message, then the agent's replies.
-    """
+    """Render the most valuable items as lines with the handles of their messages; empty if nothing fits. User
+    statements, decisions and open questions come first, then details by message, then the agent's replies."""
     order = rank_items(extract)[: max(0, max_tokens)]
 
     def render(count: int) -> str:

@@ -188,10 +188,8 @@ def _source_tokens(situation: Situation, node: SummaryNode) -> int:
 
 
 def _tail_length(situation: Situation, atoms: Sequence[Atom]) -> int:
-    """Return how many of the newest atoms no leaf covers: the newest always, and those before it within the limits.
-
-    By default so many that after one more run, as large as the largest in view, they are what an eviction leaves.
-    """
+    """Return how many of the newest atoms no leaf covers: the newest always, and those before it within the limits. By
+    default so many that after one more run, as large as the largest in view, they are what an eviction leaves."""
     settings, room = situation.summaries, situation.room_tokens
     most = settings.fresh_tail_tokens
     if most is None:

@@ -88,6 +88,7 @@ def _ladder() -> tuple[_Caps, ...]:
     rungs = [_Caps(10**9, 10**9, 10**9, 10**9)]
 
     def lower(name: str, start: int, end: int, factor: float) -> None:
+        """Add caps in which this field shrinks from `start` to `end` by this factor each time."""
         value = float(start)
         while value >= end:
             rungs.append(rungs[-1]._replace(**{name: int(value)}))
@@ -274,7 +275,7 @@ def check_summary(text: str, *, source: str, prompt: str, max_tokens: int, count
 
 
 def clean_answer(text: str) -> str:
-    """Return the answer without reasoning, wrapper tags, fences and headings."""
+    """Return the answer without reasoning, wrapper tags, fences and headings; empty if its reasoning has no end."""
     text = text.replace("\x00", "").strip()
     if tag := _REASONING.match(text):
         _, end_tag, after = text.partition(f"</{tag[1]}>")
@@ -403,10 +404,8 @@ def cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
 
 
 def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
-    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared.
-
-    Without room for a line of each, lines are cut, then nodes from both ends and the middle remain.
-    """
+    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared. Without
+    room for a line of each, lines are cut, then nodes from both ends and the middle remain."""
     share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
     units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
     order = [
@@ -417,6 +416,7 @@ def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: Token
     ][: max(0, max_tokens)]
 
     def render(count: int) -> str:
+        """Return the first `count` lines of `order`, below the handles of their nodes."""
         lines: dict[int, list[str]] = {}
         for index, line in order[:count]:
             lines.setdefault(index, []).append(units[index][line])

@@ -115,8 +115,7 @@ class Redactor:
         return _map_texts(value, self.redact)
 
     def redact_record(self, stored: str) -> str:
-        """Return `stored`, the JSON of a record, redacted. What the store needs to read it stays: the names of its
-        fields, ids, times and the like."""
+        """Return `stored`, the JSON of a record, redacted. Names of fields, ids, times and the like stay."""
         if (before := _parse(stored)) is None:
             return self.redact(stored)
         after = self.redact_fields(before)
@@ -195,6 +194,7 @@ class Redactor:
         least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
 
         def cut(line: str) -> str:
+            """The line with `REDACTED` in place of the longest beginning of the needle at its end."""
             shown = line.rstrip(" .…")
             end = lower_in_place(in_usual_width(shown[-CLIPPED_CHARS_MAX:])[0])
             for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
@@ -212,6 +212,7 @@ class Redactor:
             return redacted
 
         def replace(match: re.Match[str]) -> str:
+            """The sentence, or `REDACTED` if it has enough of the needle's words."""
             sentence = match[0]
             shared = words & set(_WORD.findall(match_form(sentence)))
             end = sentence[len(sentence.rstrip()) :]

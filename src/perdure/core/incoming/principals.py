@@ -57,14 +57,14 @@ class UseLimits:
             raise InvalidInput(f"{one.name} is {value!r:.60}: {what} above 0 is needed, or nothing for no limit")
 
     @property
-    def some(self) -> Mapping[str, Any]:
+    def present(self) -> Mapping[str, Any]:
         """The limits that are set, by name."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     @property
-    def of_day(self) -> Mapping[str, Any]:
+    def daily(self) -> Mapping[str, Any]:
         """The limits of a day that are set, by name."""
-        return {name: value for name, value in self.some.items() if name.endswith("_per_day")}
+        return {name: value for name, value in self.present.items() if name.endswith("_per_day")}
 
 
 def limits_of(values: Mapping[str, Any]) -> UseLimits:

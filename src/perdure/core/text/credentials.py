@@ -111,8 +111,7 @@ def without_credentials(text: str) -> str:
 
 
 def without_new_credentials(before: str, after: str) -> str:
-    """Return `after`, the new value of a text, with a note in place of each credential that `before` does not have;
-    a person may have put the earlier ones there, so they stay."""
+    """Return `after`, a text's new value, with a note for each credential that `before` lacks; older ones stay."""
     hidden = _hide(after, ())[1]
     return _hide(after, _hide(before, ())[1])[0] if hidden else after
 
@@ -122,6 +121,7 @@ def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
     hidden = dict[str, None]()
 
     def note(match: re.Match[str]) -> str:
+        """The match with a note in place of its value, unless the value is to be kept or is such a note."""
         start, end = match.span("value" if "value" in match.re.groupindex else 0)
         value = match.string[start:end]
         if value in kept or value.startswith(HIDDEN[:12]):

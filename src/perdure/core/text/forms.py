@@ -47,10 +47,12 @@ def in_name_form(*names: str) -> Callable[[Kind], Kind]:
     """Return a decorator, for use below `dataclass`, that puts these fields of every new object into `name_form`."""
 
     def settle(self: Any) -> None:
+        """Put the named fields of a new object into `name_form`; the object may be frozen."""
         for name in names:
             object.__setattr__(self, name, name_form(getattr(self, name)))
 
     def decorate(kind: Kind) -> Kind:
+        """Have new objects of a dataclass settled."""
         kind.__post_init__ = settle
         return kind
 
@@ -109,9 +111,9 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         for order in orders:  # of two marks either may come first, if they stand in different places
             if unicodedata.normalize("NFD", order) == letters:
                 for end in range(1, len(order) + 1):
-                    rest = order[end:]
-                    ways[unicodedata.normalize("NFC", order[:end]) + rest] = None
-                    ways |= dict.fromkeys(char + rest for char in _never_composed().get(order[:end], ""))
+                    others = order[end:]
+                    ways[unicodedata.normalize("NFC", order[:end]) + others] = None
+                    ways |= dict.fromkeys(char + others for char in _never_composed().get(order[:end], ""))
     return tuple(ways)
 
 

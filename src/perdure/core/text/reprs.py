@@ -15,6 +15,7 @@ def short_repr(*names: str) -> Callable[[Any], str]:
     collection it shows the size only. A path such as `info.model` is shown as `model`."""
 
     def represent(self: Any) -> str:
+        """`Class(name=value, ...)` of the attributes that are not empty."""
         values = [(name.split(".")[-1].strip("_"), attrgetter(name)(self)) for name in names]
         shown = [f"{name}={_short(value)}" for name, value in values if value or (value == 0 and value is not False)]
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -114,6 +114,7 @@ def read_json(text: str) -> Any:
     check_json(text.encode("utf-8", "surrogatepass"), ARGUMENTS)
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The object of these members. Raises: ValueError: a name occurs twice."""
         values = dict(members)
         if len(values) < len(members):
             twice = next(name for name, count in Counter(name for name, _ in members).items() if count > 1)
@@ -121,6 +122,7 @@ def read_json(text: str) -> Any:
         return values
 
     def number(text: str) -> float:
+        """The float of a JSON number. Raises: ValueError: it would be infinite."""
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise ValueError(f"the number {text[:40]} is too large")

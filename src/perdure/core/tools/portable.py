@@ -7,6 +7,8 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,15 +73,21 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
     """Return what models are told in another way than a tool's schema says, for the person who attaches the tool."""
-    problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
+    problems = _list_problems(spec.name, json.dumps(spec.parameters))
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a value of JSON with members of its objects renamed; `names`: old name -> new name."""
+@functools.lru_cache(maxsize=256)
+def _list_problems(name: str, schema: str) -> Sequence[str]:
+    """Return what of a schema, as JSON, is not portable. It is kept, because many agents have the same tools."""
+    return portable({"name": name, "parameters": json.loads(schema)}).problems
+
+
+def rename_members(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value of JSON with other names of members in its objects; `names`: old name -> new name."""
     if isinstance(value, Mapping):
-        return {names.get(name, name): renamed(one, names) for name, one in value.items()}
-    return [renamed(one, names) for one in value] if isinstance(value, list) else value
+        return {names.get(name, name): rename_members(one, names) for name, one in value.items()}
+    return [rename_members(one, names) for one in value] if isinstance(value, list) else value
 
 
 class _Converter:
@@ -181,15 +189,17 @@ class _Converter:
     def _list(self, shape: dict[str, Any], name: str) -> None:
         """Change `shape`, the schema of a list: `items` says what the list may hold; the description says what stands
         at which place, which providers do not take in the schema."""
-        firsts, rest = shape.pop("prefixItems", ()), shape.get("items")
-        if rest is False:
+        firsts, other_items = shape.pop("prefixItems", ()), shape.get("items")
+        if other_items is False:
             shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
         if not firsts:
             self.problems.append(f"{name!r} is a list that does not say what it holds: it may hold anything")
             shape["items"] = {}
             return
         self.problems.append(f"{name!r} is a list with places of their own: they are said in its description")
-        kinds = list({compact_json(kind): kind for kind in (*firsts, rest) if isinstance(kind, Mapping)}.values())
+        kinds = list(
+            {compact_json(kind): kind for kind in (*firsts, other_items) if isinstance(kind, Mapping)}.values()
+        )
         shape["items"] = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         places = ", ".join(map(compact_json, firsts))
         shape["description"] = f"{shape.get('description') or ''} Its items in order: {places}.".strip()
@@ -201,10 +211,10 @@ def _flat(
     """Return (the schema without keywords that no root may have, what it then no longer says: sentences or schemas).
     References lead within `root`; `seen` holds those that were followed, and grows."""
     flat = {key: value for key, value in schema.items() if key not in _AT_ROOT}
-    rest = {key: schema[key] for key in _AT_ROOT if key in schema}
+    root_keywords = {key: schema[key] for key in _AT_ROOT if key in schema}
     properties, required = dict(flat.get("properties", {})), list(flat.get("required", ()))
-    parts, unsaid = list(rest.pop("allOf", ())), list[str | Mapping[str, Any]]()
-    reference = rest.pop("$ref", "#")
+    parts, unsaid = list(root_keywords.pop("allOf", ())), list[str | Mapping[str, Any]]()
+    reference = root_keywords.pop("$ref", "#")
     if reference not in seen:
         seen.add(reference)
         parts.append(target_of(reference, root))
@@ -218,17 +228,17 @@ def _flat(
         for name, one in inner["properties"].items():
             properties[name] = one if properties.get(name, one) == one else {"allOf": [properties[name], one]}
         required += inner.get("required", ())
-    for key in [key for key in ("anyOf", "oneOf") if key in rest]:
-        branches = [_flat(part, root, seen)[0] for part in rest[key]]
+    for key in [key for key in ("anyOf", "oneOf") if key in root_keywords]:
+        branches = [_flat(part, root, seen)[0] for part in root_keywords[key]]
         for name in dict.fromkeys(name for branch in branches for name in branch["properties"]):
             kinds = [branch["properties"][name] for branch in branches if name in branch["properties"]]
             kinds = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
             properties.setdefault(name, kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
         required += sorted(set.intersection(*[set(branch.get("required", ())) for branch in branches]))
-        if all(part.keys() == {"required"} and part["required"] for part in rest[key]):
-            choices = "; or ".join(", ".join(part["required"]) for part in rest.pop(key))
+        if all(part.keys() == {"required"} and part["required"] for part in root_keywords[key]):
+            choices = "; or ".join(", ".join(part["required"]) for part in root_keywords.pop(key))
             unsaid.append(f"Give {'exactly one of these' if key == 'oneOf' else 'at least one of these'}: {choices}.")
     flat["properties"] = properties
     if required:
         flat["required"] = list(dict.fromkeys(required))
-    return flat, [*unsaid, rest] if rest else unsaid
+    return flat, [*unsaid, root_keywords] if root_keywords else unsaid

@@ -47,22 +47,22 @@ def rules_to_settings(
         raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
     parsed = parse_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
     if names:
-        parsed = parse_rules([_renamed(rule_to_dict(rule), names) for rule in parsed.rules])
+        parsed = parse_rules([_rename_tools(rule_to_dict(rule), names) for rule in parsed.rules])
     check_rules(parsed, before=parse_rules(before))
     return [rule_to_dict(rule) for rule in parsed.rules]
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_tools(value: Any, names: Mapping[str, str]) -> Any:
     """Return a rule's shape with tools renamed, old name -> new name; types and arguments stay."""
     if isinstance(value, dict):
-        return {key: one if key in ("args", "type") else _renamed(one, names) for key, one in value.items()}
-    return [_renamed(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
+        return {key: one if key in ("args", "type") else _rename_tools(one, names) for key, one in value.items()}
+    return [_rename_tools(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
 
 
 def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
     """Check that no value is out of range and no two rules contradict each other. `before`: the agent's rules until
     now; if only approvals differ from them, the rest is not checked. Raises: ToolRulesInvalid."""
-    same = bool(before) and rules.ordered == before.ordered
+    same = bool(before) and rules.order_rules == before.order_rules
     for place, rule in enumerate(rules.rules):
         if not same or isinstance(rule, RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")

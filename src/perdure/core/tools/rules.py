@@ -131,7 +131,7 @@ class ToolRules:
         return bool(self.rules)
 
     @property
-    def ordered(self) -> tuple[ToolRule, ...]:
+    def order_rules(self) -> tuple[ToolRule, ...]:
         """The rules that depend on earlier calls: all but `requires_approval`."""
         return tuple(rule for rule in self.rules if not isinstance(rule, RequiresApproval))
 

@@ -196,8 +196,7 @@ _FORM = (
 
 
 def check_hosts(value: object) -> tuple[str, ...]:
-    """Return the hosts of a tool's `network`, in lower case, each once. None and False: no hosts. Raises: InvalidInput:
-    no list of hosts; also for True, from older tools."""
+    """Return the hosts of a tool's `network` in lower case, each once. Raises: InvalidInput: also for True."""
     if value is None or value is False:
         return ()
     if value is True:

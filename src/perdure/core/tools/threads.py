@@ -28,6 +28,7 @@ async def run_in_own_thread(function: Callable[..., T], *arguments: object) -> T
     context = contextvars.copy_context()
 
     def work() -> None:
+        """Run the function in this thread, and hand its result or error to `future`."""
         try:
             result = context.run(function, *arguments)
         except BaseException as error:

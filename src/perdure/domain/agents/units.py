@@ -156,7 +156,8 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
 
 def _tool_names(tx: Tx, new: NewAgent) -> Sequence[str]:
     """Return the names of the tools that a new agent gets. Raises: NotFound: there is no tool with such an id."""
-    names = dict.fromkeys(name for name in new.optional_tools if tx.tools.find_by_name(name) is not None)
+    there = tx.tools.find_named(new.optional_tools)
+    names = dict.fromkeys(name for name in new.optional_tools if name in there)
     names |= dict.fromkeys(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools)
     names |= dict.fromkeys(tx.tools.get(tool_id).spec.name for tool_id in new.tool_ids)
     return tuple(names)
@@ -190,8 +191,8 @@ def _keep_own(before: Mapping[str, Any], settings: Any) -> Any:
     """Return new settings of an agent, but those that only features may change are taken from `before`."""
     if not isinstance(settings, Mapping):  # it is refused below
         return settings
-    kept = {name: before[name] for name in _OF_FEATURES if name in before}
-    return {**without_own(settings), **kept}
+    own_settings = {name: before[name] for name in _OF_FEATURES if name in before}
+    return {**without_own(settings), **own_settings}
 
 
 def without_own(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,11 +27,10 @@ class ClaimedText:
 
 
 def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[ClaimedText]]:
-    """Claim texts that wait for a vector of `model`, at most `limit`, until the time `until`.
-
-    Returns: (how many were claimed, those of them that are still to embed).
+    """Claim at most `limit` texts that wait for a vector of `model`, until the time `until`.
 
     Texts that no longer exist are dropped. Texts equal to one embedded lately get its cached vector.
+    Returns: (how many were claimed, those of them that are still to embed).
     """
     claims = tx.vectors.claim(model, at=at, until=until, limit=limit)
     texts = _texts(tx, claims)
@@ -76,8 +75,8 @@ def store_vectors(
             for text, _ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        kept = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
-        tx.vectors.store_cache(model, kept)  # none of a text that was erased meanwhile
+        to_cache = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
+        tx.vectors.store_cache(model, to_cache)  # none of a text that was erased meanwhile
 
 
 def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
@@ -101,7 +100,7 @@ def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force
 
 
 def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
-    """Return (scope, seq) -> text, for claimed texts that exist and can be embedded."""
+    """Return (number of its scope, own number) -> text, for claimed texts that exist and can be embedded."""
     by_owner: defaultdict[tuple[int, str, str], list[int]] = defaultdict(list)
     for claim in claims:
         by_owner[claim.number, claim.owner_kind, claim.owner_id].append(claim.seq)

@@ -119,7 +119,6 @@ def delete_selected(
     """Delete one batch of the passages with the numbers `seqs`, ascending, that are still selected.
 
     Returns: (how many were deleted, the last number in `seqs` that is done).
-
     Raises: NotFound; InvalidInput: the archive is a folder's or a graph's.
     """
     check_changeable(tx, archive_id)
@@ -132,10 +131,8 @@ def delete_selected(
 
 
 def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
-    """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput.
-
-    `help`: what to do instead, as a verb with its object, before the name of the folder.
-    """
+    """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput, with
+    `help`, a verb with its object, before the name of the folder."""
     owner = tx.archives.find_owner(archive_id)
     if owner is not None:
         raise InvalidInput(f"{archive_id} holds {owner.use.holds}: {owner.use.help or help} {owner.name!r}")

@@ -11,7 +11,7 @@ from perdure.core.errors import PatchInvalid
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """One line of a hunk."""
+    """One line of a hunk, which is one place that a patch changes."""
 
     kind: str  # ' ', '-' or '+'
     text: str

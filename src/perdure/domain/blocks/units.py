@@ -174,8 +174,7 @@ def update_block(
 
 
 def restore_block(tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime) -> Block:
-    """Store the value of an old version as a new version and return the block. Raises: NotFound: no such block or
-    version; BlockLimitExceeded: the limit is lower now."""
+    """Store the value of an old version as a new one; return the block. Raises: NotFound, BlockLimitExceeded."""
     newest = tx.blocks.get(block_id)
     if not 0 <= version <= newest.version:
         versions = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"

@@ -101,8 +101,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
 
 
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
-    """Return the corrections that made the agent forget a text, and those of other agents that share a block or graph
-    with it, if the text was in that block or graph."""
+    """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
     found = [*tx.corrections.forgotten(agent_id)]
     for table, kind in (("blocks", "block"), ("graphs", "fact")):
         for owner_id in (id_ for of, id_ in tx.owners.list(agent_id) if of == table):
@@ -155,8 +154,8 @@ def restore_agent(
     Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
     """
     before = tx.agents.get(agent_id)
-    kept = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
-    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **kept}
+    rules = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
+    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **rules}
     update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
     for block in tx.blocks.list_by_agent(agent_id):
         values = copy.block_values.get(block.label, ())
@@ -186,10 +185,10 @@ def restore_agent(
             elif value != (block := tx.blocks.get(block_id)).value:
                 tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
     turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
-    held = HeldRows(turns, passages, turns_read)
+    copied_rows = HeldRows(turns, passages, turns_read)
     return [
         line
         for part in copy_parts()
         if part.name in copy.parts
-        for line in part.restore(tx, agent_id, copy.parts[part.name], held, ids, at)
+        for line in part.restore(tx, agent_id, copy.parts[part.name], copied_rows, ids, at)
     ]

@@ -110,8 +110,7 @@ def _from_line(number: int, text: str, begin: int) -> str | None:
 
 
 def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
-    """Return (number of the first line, text) of each text of a message to search. `whole`: also calls and results of
-    tools that only repeat what is stored elsewhere."""
+    """Return (number of its first line, text) of a message's texts; `whole`: also those that repeat stored ones."""
     return [
         (piece.first_line, piece.text)
         for piece in pieces_of(message)
@@ -201,6 +200,7 @@ def grep_messages(tx: Tx, rows: LogRows, search: Pattern, budget: Budget, timezo
         return f'[{"" if hits else "No match yet. "}Go on: rows="{stopped}.."]'
 
     def render(width: int, count: int) -> str:
+        """The first `count` messages, with lines of `width` characters, and the last line."""
         entries = [_entry(hit, lines, width, around=1, timezone=timezone) for hit, lines in hits[:count]]
         return "\n".join((*entries, end_line(count)))
 
@@ -235,6 +235,7 @@ def grep_lines(message: Message, span: LineSpan, search: Pattern, budget: Budget
         return f'[Go on: lines="{line}..{last}"]'
 
     def render(width: int, count: int) -> str:
+        """The first `count` hits in lines of `width` characters, and the last line."""
         entry = _entry(LineHits(message, matches[:count]), lines, width, around=2, timezone=timezone)
         return f"{entry}\n{end_line(count)}"
 

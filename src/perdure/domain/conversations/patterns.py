@@ -61,7 +61,7 @@ class Pattern:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time of the call, `SEARCH_S` seconds from its first search on, is up."""
         return self._seconds_left() <= 0
 
     def _seconds_left(self) -> float:

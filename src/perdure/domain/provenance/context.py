@@ -31,8 +31,7 @@ PASSAGE_SOURCE: Point[[Tx, Passage], Source | None] = Point("passage_source")
 def context_sources(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, before_seq: int, everything: bool = False
 ) -> tuple[WriteSource, ...]:
-    """Return the sources that are in the context of a message with the number `before_seq`; with `everything` also
-    those that left it without a summary. Raises: NotFound."""
+    """Return the sources in the context of the message `before_seq`; `everything`: also of earlier contexts."""
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     entered = tx.sources.list_by_conversation(
         agent_id, conversation_seq, from_seq=conversation.first_seq, before_seq=before_seq
@@ -84,13 +83,13 @@ def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId
                 agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq, most=SOURCES_MAX
             )
         for row in rows:
-            said: Iterable[Source] = ()
+            earlier: Iterable[Source] = ()
             if row.role == "assistant" and before is None:  # too many to be read at once
                 entered = context_sources(tx, agent_id, conversation_seq, before_seq=row.seq, everything=True)
-                said = (one.source for one in entered)
+                earlier = (one.source for one in entered)
             elif row.role == "assistant" and before is not None:
-                said = (source for source, seq in before.items() if seq < row.seq)
-            found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *said)))
+                earlier = (source for source, seq in before.items() if seq < row.seq)
+            found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *earlier)))
     return found
 
 

@@ -63,13 +63,12 @@ class MemoryCall:
 
 
 def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
-    """Return the block with this label that the agent has in the call's conversation; if there is none, the only one
-    whose label differs in case alone. Raises: BlockNotFound."""
+    """Return the agent's block with this label, else the only one that differs in case. Raises: BlockNotFound."""
     try:
         return find_block(tx, call.agent.id, label, call.run.conversation_seq)
     except BlockNotFound as error:
-        wanted = match_form(label.strip())
-        match [one for one in error.known if match_form(one) == wanted]:
+        label_form = match_form(label.strip())
+        match [one for one in error.known if match_form(one) == label_form]:
             case [known]:
                 return find_block(tx, call.agent.id, known, call.run.conversation_seq)
             case _:

@@ -62,10 +62,10 @@ def context_expand(
             return ToolOutcome(text=grep_messages(tx, inside, search, budget, timezone))
         return ToolOutcome(text=_messages(tx, _title(target, inside, timezone), inside, budget, timezone))
     message = target if isinstance(target, Message) else handles.find_message(tx, inside.agent_id, inside.first)
-    wanted = expand.parse_lines(lines) if lines else expand.LineSpan()
+    line_span = expand.parse_lines(lines) if lines else expand.LineSpan()
     if search is None:
-        return ToolOutcome(text=expand.show_message(message, wanted, budget, zone=timezone))
-    return ToolOutcome(text=grep_lines(message, wanted, search, budget, timezone))
+        return ToolOutcome(text=expand.show_message(message, line_span, budget, zone=timezone))
+    return ToolOutcome(text=grep_lines(message, line_span, search, budget, timezone))
 
 
 def context_grep(
@@ -223,8 +223,8 @@ def _messages(tx: Tx, title: str, rows: handles.LogRows, budget: expand.Budget, 
         """Return the handles of the messages after the first `count`; empty: none are left."""
         if count and messages[count - 1].seq >= last.seq:
             return ""
-        rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
-        first = next(handles.read_rows(tx, rest, page=1)).seq
+        other_rows = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
+        first = next(handles.read_rows(tx, other_rows, page=1)).seq
         # The middle by numbers, moved on to the next message, so that each part begins with one.
         middle = (first + last.seq) // 2 + 1
         second = next(handles.read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None

@@ -117,6 +117,7 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     new_label = label if new_path is None else check_label(_label(new_path, "new_path"))
 
     def rename(block: Block) -> Block:
+        """The block with the new label and description. Raises: BlockReadOnly."""
         if block.read_only:
             raise BlockReadOnly(label)
         return replace(block, label=new_label, description=block.description if description is None else description)
@@ -174,8 +175,8 @@ def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]
     """Store parts of the transcript that the agent was given to read in its archive. `chunks` have `start_index` and
     `end_index`, line numbers of it, and a `context` to put before. Raises: ToolError: it has no such lines."""
     rows = () if call.person is not None else tx.messages.list_by_run(call.run)  # a call by hand is in no run
-    said = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
-    lines = transcript_lines("\n".join(said))
+    texts = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
+    lines = transcript_lines("\n".join(texts))
     if not lines:
         raise ToolError("there is no transcript to store parts of: it stands in the message that you are answering")
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
@@ -226,6 +227,7 @@ def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[...
     """
 
     def edit_block(tx: Tx, call: MemoryCall, label: str, **arguments: Any) -> ToolOutcome:
+        """The tool: `label` names the block, `arguments` are those of the edit."""
         result = edit_own_block(tx, call, label, partial(edit, **arguments), whole=whole)
         return ToolOutcome(text=result.block.value, edits=(result,) if result.diff else ())
 

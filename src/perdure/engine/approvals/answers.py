@@ -1,4 +1,4 @@
-"""Calls that wait for somebody outside, and the answers to them.
+"""Calls that wait for a person or the caller, and the answers to them.
 
 A run that stops at such calls leaves them open; its conversation says so, and takes nothing but answers. The answers
 are stored with the run that goes on with them, in one transaction, so each is applied once: what was denied or brought
@@ -25,7 +25,7 @@ from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.loops import FREE, with_words
+from perdure.core.loops import FREE, with_text_argument
 from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.runs import Run, RunKey
 from perdure.core.sources import Source
@@ -104,7 +104,8 @@ def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a 
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
-    """Return the calls of a conversation that wait for an answer, in the order of the model's answer."""
+    """Return the calls of a conversation that wait for an answer, in the order of the model's answer; none if none
+    waits."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return ()
@@ -222,9 +223,9 @@ def with_waits(
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
         parameters = {} if tool is None else tool.spec.parameters
         says = speaks and tool is not None and tool.spec.kind == "memory"
-        arguments = with_words(call.arguments, "message") if says else call.arguments
-        arguments, ignored = loop.read(parameters, arguments, strict=speaks)
-        call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
+        arguments = with_text_argument(call.arguments, "message") if says else call.arguments
+        arguments, ignored = loop.read_arguments(parameters, arguments, strict=speaks)
+        call = replace(call, loop_arguments=loop.extra_arguments(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
@@ -239,7 +240,7 @@ def with_waits(
 
 
 def is_usable(spec: ToolSpec, arguments: str) -> bool:
-    """Whether a call with these arguments could be run, so that somebody is asked about it."""
+    """Whether a call with these arguments could be run, so that it makes sense to ask a person about it."""
     try:
         if spec.kind == "client":  # its schema is the caller's, and so is the check
             return isinstance(parse_json(arguments, ARGUMENTS) if arguments.strip() else {}, dict)
@@ -265,7 +266,7 @@ def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict
 
 
 def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
-    """Return the ids of the calls of this conversation that have waited for somebody recently."""
+    """Return the ids of the calls of this conversation that have waited for a person or the caller recently."""
     agent_id, line = log.run.key.agent_id, log.run.conversation_seq
     newest = log.messages[-1].seq if log.messages else 0
     rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
@@ -412,12 +413,7 @@ def give_up_pending(
     tx: Tx, conversation: Conversation, why: str, inputs: UnitInputs
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
     """Give every open call of a conversation the result that it was not run, and cancel the run that had stopped at
-    them.
-
-    Args:
-        why: the reason, in words for the model.
-    Returns: that run and its new events; None: no call waits.
-    """
+    them. Return that run and its new events; None: no call waits. `why`: the reason, in words for the model."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None

@@ -68,7 +68,7 @@ def compact_view(
         nodes: the summary nodes in view, oldest first.
         run: whose request needs the room; None: no run.
         removal, summary: the plan, and the summary that it needs; None: it needs none.
-        trigger: why room was made, as clients are told.
+        trigger: why room was made, as clients see it.
         reason: why the conversation gets a new prefix.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
@@ -216,7 +216,12 @@ async def compact(
     over the agent's, field by field. Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact;
     LimitReached; Conflict: it changed meanwhile."""
     inputs = ports.inputs()
-    state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
+
+    def load(tx: Tx) -> Preview:
+        conversation = _check_idle(tx, agent_id, conversation_seq)
+        return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
+
+    state = await ports.store.read(load)
     settings = CompactionSettings.of(state.agent, own_settings)
     removal = _plan(state, settings, inputs)
     task = state.task(settings, state.nodes)
@@ -248,12 +253,6 @@ async def compact(
 
     stored = await ports.store.write(store)
     return CompactionCounts(summary.text, stored.messages_before, stored.messages_after)
-
-
-def _load(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview:
-    """Load what a compaction is planned from. Raises: NotFound, ConversationBusy, ApprovalPending."""
-    conversation = _check_idle(tx, agent_id, conversation_seq)
-    return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
 
 
 def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Conversation:

@@ -80,10 +80,8 @@ class EngineTurns:
 
 @asynccontextmanager
 async def subagent_call(ports: Ports, call: CallContext, target: AgentId, message: str) -> AsyncIterator[list[str]]:
-    """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets.
-
-    An engine that fails here is quarantined for the run of the call; the message is sent all the same.
-    """
+    """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets. An
+    engine that fails here is quarantined for the run of the call; the message is sent all the same."""
     calls, reply = ports.engine_calls, list[str]()
     if not call.run_id or not calls.engines.has_foreign:
         yield reply
@@ -130,10 +128,8 @@ def engine_conversation(conversation: Conversation) -> EngineConversation:
 
 
 async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
-    """Ask the agent's context engine for a plan, and return the run's progress with the plan, or that there is none.
-
-    If the engine fails, the run goes on without it. Raises: LeaseLost, StoreError.
-    """
+    """Ask the agent's context engine for a plan, and return the run's progress with the plan, or that there is none. If
+    the engine fails, the run goes on without it. Raises: LeaseLost, StoreError."""
     log, calls = question.log, ports.engine_calls
     used = calls.engines.of(question.agent)
     try:

@@ -41,8 +41,8 @@ class Preparations:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._worker = LineWorker("preparing summaries", self._prepare)
-        self._looks: dict[Line, _Look] = {}
-        self._idle: dict[Line, _Look] = {}
+        self._looks: dict[Line, _Look] = {}  # of conversations to look at
+        self._idle: dict[Line, _Look] = {}  # the last look at which nothing was due
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:

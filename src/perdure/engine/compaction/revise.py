@@ -33,10 +33,7 @@ AT_ONCE_MAX = 16
 
 def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Sequence[SummaryNode]:
     """Make an extract of what is left of each summary that stands for one of these messages, and of those above it;
-    also of their copies in forks.
-
-    The caller has locked the messages' agent. Returns: the nodes as they were.
-    """
+    also of their copies in forks. The caller has locked the messages' agent. Returns: the nodes as they were."""
     behind: dict[tuple[AgentId, int], set[int]] = {}
     for message in messages:
         if message.kind in UNSEEN_KINDS:
@@ -46,7 +43,8 @@ def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Seq
 
 
 def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iterator[SummaryNode]:
-    """Write the nodes again that stand for these messages of one conversation; yield them as they were."""
+    """Write the nodes again that stand for these messages of one conversation, those above them, and their copies in
+    forks; yield each as it was."""
     agent_id, first = line
     lines: dict[int, set[int]] = {first: set()}  # conversation -> its nodes that have a new text
     while lines:

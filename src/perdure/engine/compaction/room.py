@@ -196,7 +196,7 @@ def _carry_out(
     """Return the progress of a run whose next action is to carry out a plan, and store the event that tells of it.
 
     Args:
-        by: what makes room, as readers are told.
+        by: what makes room, for the event.
         reason: why the prefix will be written again.
     """
     log, certificate = builder.log, situation.certificate

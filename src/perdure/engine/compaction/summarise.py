@@ -191,6 +191,7 @@ class SummaryTask:
             return texts, revision if self.is_own else None
 
         def again(tx: Tx) -> object:
+            """Read the same again, and keep it so until the transaction ends."""
             tx.agents.lock(agent_id)
             return shown(
                 tx.nodes.list_by_seqs(agent_id, conversation_seq, [node.seq for node in nodes]),
@@ -270,13 +271,8 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
 
 def _own_request(task: SummaryTask, removal: Evict | Merge, max_tokens: int, inputs: UnitInputs) -> ModelRequest | None:
     """Build the request to the agent's own model: the agent's own request up to what leaves the view, then the
-    instructions.
-
-    None: the settings name another writer, or the window has no room for the request and the answer.
-
-    Args:
-        max_tokens: of the summary.
-    """
+    instructions. None: the settings name another writer, or the window has no room for the request and a summary of
+    `max_tokens`."""
     if not task.is_own or task.view is None or not isinstance(removal, Evict):
         return None
     leaving = [row for row in task.view.rows if row.seq in {message.seq for message in removal.messages}]

@@ -113,14 +113,9 @@ def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
 def _with_words(
     message: Message, words: Text | Reasoning, calls: Sequence[ToolCall], argument: str
 ) -> Sequence[Part] | None:
-    """Return a message's parts with new words: in place of all parts of their type, else in an argument of the only
-    call.
-
-    None: it has neither. A provider's signature of the old reasoning goes with it.
-
-    Args:
-        calls: the calls that have words in the `argument`.
-    """
+    """Return a message's parts with new words: in place of all parts of their type, else in `argument` of the only one
+    of the `calls`, which have words there; None: it has neither. A provider's signature of the old words goes with
+    them."""
     if any(isinstance(part, type(words)) for part in message.parts):
         return _in_place_of(message.parts, type(words), words)
     return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None

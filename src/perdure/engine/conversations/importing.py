@@ -104,14 +104,8 @@ def fork(
 
 
 def _keep_earlier_sources(tx: Tx, source: Conversation, made: Conversation, first: Message, *, upto: int) -> None:
-    """Note with the first copied row which outside sources the original has in its context beside the rows that were
-    copied: behind summaries, or recalled.
-
-    Args:
-        made: the new conversation.
-        first: its first row.
-        upto: the number of the last row that was copied.
-    """
+    """Note with the `first` copied row of the new conversation `made` which outside sources the original had in its
+    context besides its rows up to `upto`: behind summaries, or recalled."""
     earlier = context_sources(tx, source.agent_id, source.seq, before_seq=upto + 1)
     sources = tuple(one.source for one in earlier)
     tx.sources.add_to_message(source.agent_id, made.seq, first.seq, sources, recalled=True)
@@ -131,14 +125,8 @@ def _place(tx: Tx, source: Conversation, message_id: MessageId) -> int:
 
 
 def _seen_by_copy(tx: Tx, source: Conversation, blocks: Mapping[str, BlockId]) -> dict[str, int]:
-    """Return the versions that a fork's log shows: those of its source, with the copies of isolated blocks in their
-    place.
-
-    A block with an edit that the source has not seen is left out, so that the fork is told of it.
-
-    Args:
-        blocks: id of a block -> id of its copy.
-    """
+    """Return the versions that a fork's log shows: those of its source, with copies of isolated blocks (id -> id of the
+    copy) in their place, without blocks with an edit that the source has not seen, so that the fork is told of it."""
     seen = {key: version for key, version in source.seen.items() if key not in blocks}
     for block_id, copy in blocks.items():
         if source.seen.get(block_id) == tx.blocks.get(BlockId(block_id)).version:
@@ -197,7 +185,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 async def import_waiting(
     agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports, max_steps: int
 ) -> None:
-    """Add an answer whose calls wait for somebody, as that of a run that stopped there, with the results of its others.
+    """Add an answer whose calls wait, as that of a run that stopped there, with the results of its others.
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError."""
     tokens, inputs = await asyncio.to_thread(_count_tokens, drafts, ports), ports.inputs()
 

@@ -1,4 +1,4 @@
-"""Conversations that begin anew: what was said leaves the view, and stays in the log. And what is deleted.
+"""Conversations that begin again: what was said leaves the view, and stays in the log. And what is deleted.
 
 Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
 the index and vectors, is removed behind it, some rows at a time; a process that dies over that leaves it to the next.
@@ -47,8 +47,8 @@ async def reset_conversations(
     agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
 ) -> Sequence[Reset]:
     """Reset one conversation of an agent, or all of them, in one transaction; those with nothing in view stay as they
-    are. What automatic capture still has to store is stored before. Calls that wait for somebody are given up. Then
-    hooks are called, and what they add begins the log anew. At last the resets are carried out.
+    are. What automatic capture still has to store is stored before. Calls that wait are given up. Then
+    hooks are called, and what they add begins the new log. At last the resets are carried out.
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The wait was ended because somebody called `fire`; the task itself goes on."""
+    """The wait was ended because `fire` was called; the task itself goes on."""
 
     kind = "cancelled"
 
@@ -58,7 +58,7 @@ def interruptible(interrupt: Interrupt) -> Iterator[None]:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled the current task; False for a `CancelledError` that foreign code raised by itself."""
+    """Whether the current task was cancelled; False for a `CancelledError` that foreign code raised by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -46,7 +46,7 @@ class OpenCall:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody has to decide, or to run it, before it can have a result."""
+        """Whether a person has to decide, or the caller to run it, before it can have a result."""
         return self.call.awaits is not None and self.decision is None
 
     @property
@@ -67,7 +67,7 @@ class RunLog:
 
     It is never changed. Every transaction of the loop returns the log that it leaves in the store. Most make it from
     the log before: under the lease nobody else writes to it, but for the run's own row, which
-    `tx.runs.keep_lease` reads anew.
+    `tx.runs.keep_lease` reads again.
 
     Args:
         rule_scope: what the run's calls are judged by; None: the agent has the usual loop, and no rules about what may
@@ -292,7 +292,7 @@ def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]
     if not settings.get("tool_rules") and not loop.heartbeats:
         return None
     rules = rules_in(settings)
-    if not rules.ordered and not loop.heartbeats:
+    if not rules.order_rules and not loop.heartbeats:
         return None
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}

@@ -133,7 +133,7 @@ class _Constraints:
 def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer: int = -1) -> RuleState:
     """Return what the rules allow and demand after these calls. `answer`: the number of the newest answer; only a call
     of it ends the run."""
-    tools, rules = rule_scope.tools, rule_scope.rules.ordered
+    tools, rules = rule_scope.tools, rule_scope.rules.order_rules
     executed = [call for call in past_calls if not call.denied]
     last = executed[-1] if executed else None
     constraints = _Constraints()

@@ -58,7 +58,7 @@ from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
 
 MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memory_versions")
-"""What else belongs to an agent's memory, with its versions, as a log has to be told of."""
+"""What else belongs to an agent's memory, with its versions, of which a log has to show changes."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
 MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
@@ -280,10 +280,10 @@ def compile_prefix(
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),
     )
     compiled = partial(compile_system, base, blocks, rules=rules, skills=skills, addition=addition, in_words=in_words)
-    bare = compiled()
+    plain = compiled()
     if in_words:
         marker = ""
-    elif not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
+    elif not marker or marker in plain or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
     system = compiled()
@@ -358,7 +358,7 @@ def _name_parts(
 
 
 def _short_digest(value: object) -> str:
-    """Return digits that differ for different values."""
+    """Return 12 hexadecimal digits, which differ for different JSON values."""
     return hashlib.sha256(sorted_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

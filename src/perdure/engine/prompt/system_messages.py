@@ -2,7 +2,7 @@
 
 A conversation has one from its creation on. Whatever rewrites its prefix renews it (`prefixes.store_prefix`). An edit
 of memory renews it too, while the model keeps its prefix and reads the edit in the log. Then only the versions of the
-blocks are stored, and the text is rendered when somebody reads it: few edits are ever looked at.
+blocks are stored, and the text is rendered when it is read: few edits are ever looked at.
 """
 
 from __future__ import annotations

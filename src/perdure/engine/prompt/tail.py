@@ -53,7 +53,7 @@ def build_notes(
         messages: of the run, in order.
         has_notes: whether a block of the agent holds working notes.
     """
-    guards, seq = GuardSettings.of(agent.settings), prefix.conversation_seq
+    guards, seq = GuardSettings.from_settings(agent.settings), prefix.conversation_seq
     tools = {tool["name"] for tool in prefix.tools}
     turn = messages
     if run is not None and run.turn_from is not None and run.begins_at is not None:  # since the user spoke

@@ -72,10 +72,8 @@ def process_owner(token: str = "") -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process of this name is known to be gone; False if that can't be known from here.
-
-    After a crash a run does not wait for its lease to end, if the next process starts on the same machine.
-    """
+    """Whether the process of this name is known to be gone; False if that can't be known from here. After a crash a run
+    does not wait for its lease to end, if the next process starts on the same machine."""
     parts = owner.rsplit("/", 4)
     if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdecimal():
         return False

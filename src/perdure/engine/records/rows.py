@@ -96,6 +96,7 @@ def encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
     """Return drafts and their token estimates as JSON, to wait on a run's row."""
 
     def shape(draft: Draft, count: int) -> dict[str, Any]:
+        """Return a draft of so many tokens as a JSON object."""
         fields = {name: getattr(draft, name) for name in Draft.__slots__ if name != "sources"}
         if draft.sources is not None:  # an older version of Perdure knows no such name
             fields["sources"] = [[source.label, source.name] for source in draft.sources]
@@ -126,6 +127,8 @@ def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
     """Return (the answer with plain names of tools and objects as arguments, words that are to be shown because they
     were not streamed). `in_words`: the answer may hold no calls: they are dropped, and an answer without words gets
     `GAVE_UP`."""
+    if not any(isinstance(part, ToolCall) for part in reply.parts):
+        return reply, ""
     parts = tuple(
         replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
         if isinstance(part, ToolCall)
@@ -141,7 +144,7 @@ def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
 
 @dataclass(slots=True)
 class CallIds:
-    """The ids of one answer's calls, each unique within the run: some models number their calls anew in each answer.
+    """The ids of one answer's calls, each unique within the run: some models begin at the same number in each answer.
 
     Args:
         used: the ids of the run's other calls.
@@ -295,7 +298,8 @@ def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs
 def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: UnitInputs) -> Progress:
     """End a run inside a transaction that holds its lease.
 
-    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+    Calls that wait for a person or the caller stay open, and the conversation says so; what hooks have added waits with
+    them.
 
     Args:
         action: the stop reason, and the failure if there is one.
@@ -327,7 +331,8 @@ def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: Un
     if run.context and not waits:
         run, rows = add_hook_context(tx, run, inputs)
         added += rows
-    log = replace(log, messages=(*log.messages, *added), steps=steps)
+    if added or steps is not log.steps:
+        log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run, reason=action.reason, usage=usage, step_count=log.steps_taken, failure=action.failure, at=now

@@ -1,6 +1,6 @@
 """A request is accepted (T1), its run is claimed (T2), and its first model call is recorded (T3).
 
-Once T1 is committed, the caller may be told so, and the request will be answered. If nothing stands before the run, all
+Once T1 is committed, the caller may hear of it, and the request will be answered. If nothing stands before the run, all
 three are one transaction, else one each.
 """
 
@@ -98,7 +98,7 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
 
 
 async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None) -> Progress | None:
-    """Claim a run (T2); return its progress, None if it can't be claimed now. `dead_owner`: as in `tx.runs.claim`."""
+    """Claim a run (T2); return its progress, None if it can't be claimed now. `dead_owner`: a gone process."""
     # To the end: a closing process releases what it holds, and a claim must not come behind that.
     progress = await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
     if progress is not None and progress.quarantined:
@@ -269,7 +269,8 @@ def _resume(
     *,
     begin: bool,
 ) -> Accepted:
-    """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
+    """Accept answers to calls that wait: add the run that goes on with them, before all runs that wait, or keep them
+    until all calls are answered."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     most_chars = return_limit_chars(agent, inputs)

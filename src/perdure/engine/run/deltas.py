@@ -53,10 +53,8 @@ def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
 
 
 def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], Run | None]:
-    """Ask a run to stop, or give up the calls at which it stopped.
-
-    Returns: the run, its new events, and the run that may begin now because of it.
-    """
+    """Ask a run to stop, or give up the calls at which it stopped. Return the run, its new events, and the run that may
+    begin now because of it."""
     run = tx.runs.get(run_id)
     if not run.ended:
         requested = tx.runs.request_cancel(run.key)
@@ -108,7 +106,7 @@ class Deltas:
         waits: tool -> what its calls wait for.
         loop_arguments: tool -> the arguments that the loop adds.
         names: the tools of the calls so far.
-        recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
+        recent_ids: ids of recent calls that waited for a person or the caller; None: not loaded yet.
         thoughts: number of a call -> the reader of its thoughts.
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
         held: number of a call -> its arguments so far, which wait for the end of its thoughts.
@@ -195,7 +193,7 @@ class Deltas:
     def _read_tools(self, tx: Tx) -> tuple[Mapping[str, Waits], Mapping[str, Sequence[str]]]:
         """Load (tool -> for whom its calls wait, tool -> the arguments that the loop adds to its calls)."""
         tools = tools_of(tx, self.log.run)
-        added = {name: self._loop.added(tool.spec.parameters) for name, tool in tools.items()}
+        added = {name: self._loop.extra_arguments(tool.spec.parameters) for name, tool in tools.items()}
         untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, self.log.run, tools), "approval")
         return {**untrusted, **waits_by_tool(tools, self.agent.settings)}, added
 
@@ -207,8 +205,8 @@ class Previews:
 
     def __init__(self, log: RunLog, ports: Ports) -> None:
         self._log, self._ports = log, ports
-        self._waiting: dict[tuple[str, int], Delta] = {}
-        self._since: datetime | None = None
+        self._waiting: dict[tuple[str, int], Delta] = {}  # by kind and call number
+        self._since: datetime | None = None  # when the oldest of them came
 
     async def add(self, deltas: Sequence[Delta]) -> Sequence[StoredEvent]:
         """Join the deltas to those that wait; return the stored events that are to be sent now."""

@@ -213,10 +213,8 @@ def _store_removal(
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:
-    """Show less of some rows from now on; return the events that tell of it.
-
-    If a model has seen more of them, the prefix gets a new number, which tells requests before and after the cut apart.
-    """
+    """Show less of some rows from now on; return the events that tell of it. If a model has seen more of them, the
+    prefix gets a new number, which tells requests before and after the cut apart."""
     counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]

@@ -143,8 +143,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
 async def _ask(
     log: RunLog, request: RequestParts, step: Step, work: ModelWork, deltas: Deltas, tell: Tell
 ) -> ModelReply:
-    """Ask the model, tell the pieces of its answer as they come, and return the answer, which `work` keeps too. Raises:
-    ModelError, Interrupted, LeaseLost, StoreError."""
+    """Ask the model, publish the pieces of its answer as they come, and return the answer, which `work` keeps too.
+    Raises: ModelError, Interrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = Previews(log, ports) if log.run.background else None
     options = ModelOptions.from_settings(request.agent.settings)
@@ -183,8 +183,8 @@ async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:
     """Have a request answered while nobody else is, as often as it is put back, and keep the answer in `work.reply`; no
-    piece is told. Return False if a person asks for the answer meanwhile, and waits. Raises: as `_ask`; GivenBack: this
-    process is about to end."""
+    piece is published. Return False if a person asks for the answer meanwhile, and waits. Raises: as `_ask`; GivenBack:
+    this process is about to end."""
     assert work.request is not None
     options = work.request.options
     if options.max_output_tokens is None:
@@ -195,7 +195,7 @@ async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWo
             try:
                 async with AsyncExitStack() as slot:
                     try:
-                        async with asyncio.timeout(LOOK_S):  # then look again whether somebody asks for it
+                        async with asyncio.timeout(LOOK_S):  # then look again whether a person asks for it
                             await slot.enter_async_context(ports.slot(work.model))
                     except TimeoutError:
                         continue
@@ -341,7 +341,7 @@ def _store_failure(
     Args:
         measured: the tokens of a request that was too large, by the provider's count.
         again: the run goes on as after a crash: readers hear that what they saw of the answer is void, and the model is
-            asked anew.
+            asked again.
     """
     run = tx.runs.keep_lease(log.run)
     if measured is not None:

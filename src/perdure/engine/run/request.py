@@ -166,7 +166,7 @@ def make_request(
         log=log,
         events=events,
         agent=agent,
-        guards=GuardSettings.of(agent.settings),
+        guards=GuardSettings.from_settings(agent.settings),
         opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),
@@ -253,7 +253,7 @@ def _clear_view(builder: RequestBuilder, current: Prefix | None, from_seq: int) 
     """Begin a view with a new prefix, which only the run's own rows follow. Others stay stored, and can be found."""
     memory = builder.memory
     builder.view_tokens = sum(row.tokens for row in builder.log.messages if row.seq >= from_seq)
-    # Nothing that told of memory before is in view any more.
+    # Nothing that showed memory before is in view any more.
     builder.conversation = replace(
         builder.conversation, stubs={}, seen=memory.versions, view_tokens=builder.view_tokens
     )
@@ -344,11 +344,8 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
 
 
 def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
-    """Return the size of the request with as much in its tail as fits, and what was recalled if that fits.
-
-    What was recalled is left out first, then the list of steps and the notices. Notes stay, unless no other room can be
-    made.
-    """
+    """Return the size of the request with as much in its tail as fits, and what was recalled if that fits. What was
+    recalled is left out first, then the list of steps and the notices. Notes stay, unless no other room can be made."""
     tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
     notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs, has_notes=builder.opening.has_notes)
     size = _measure(builder, view, recalled, notes)

@@ -168,7 +168,7 @@ class Runner:
         return batch
 
     def drive(self, run: Run) -> None:
-        """Have a run driven that was accepted by somebody else's transaction. As runs of batches do, it waits for a
+        """Have a run driven that another unit of work added. As runs of batches do, it waits for a
         place, or all schedules of an hour would begin at once."""
         self._foreground.note_begin()
         self._want(run, waits=True)

@@ -66,11 +66,8 @@ class ReadyCall:
 
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell: Tell) -> Progress:
-    """Execute these calls in their order, but at the same time where tools allow it; each result is stored and told as
-    it comes.
-
-    After a cancel request nothing more is started. Raises: LeaseLost, StoreError.
-    """
+    """Execute these calls in their order, but at the same time where tools allow it; each result is stored and
+    published as it comes. After a cancel request nothing more is started. Raises: LeaseLost, StoreError."""
     agent, tools, waits = await ports.store.read(_load_tools, log.run, calls)
     phase = _ToolPhase(log, agent, tools, waits, ports, tell)
     waiting = list(calls)
@@ -293,10 +290,7 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
 
 def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
     """Return the outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit`
-    characters.
-
-    A tool that says by itself what is shown has limits of its own.
-    """
+    characters. A tool that says by itself what is shown has limits of its own."""
     if len(outcome.text) <= limit or outcome.shown_text is not None:
         return outcome
     size, text = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]

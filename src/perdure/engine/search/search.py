@@ -168,7 +168,10 @@ class Search:
         def load(tx: Tx) -> tuple[Sequence[Archive], str]:
             if isinstance(archives, str):
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
-            return _archives(tx, archives, skip_deleted), timezone
+            found = tx.archives.list_by_ids(archives)
+            if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
+                raise NotFound("archive", gone[0])
+            return [*found.values()], timezone
 
         self.check_query(text)
         last = offset + limit
@@ -237,10 +240,7 @@ class Search:
         self, archive_id: ArchiveId, texts: Sequence[str], *, limit: int
     ) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
         """Return for each text the passages of an archive that are nearest in meaning, best first: their sources and
-        cosines.
-
-        None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError.
-        """
+        cosines. None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError."""
         embedder, indexes = self._embedder, self._caches.indexes
         if embedder is None or indexes is None:
             return [() for _ in texts]
@@ -338,14 +338,6 @@ async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
     return replace(found, ranked=ranked, ran=with_arm(found.ran, "late", omissions))
 
 
-def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
-    """Load the archives with these ids. Raises: NotFound: one is gone, unless `skip_deleted`."""
-    found = tx.archives.list_by_ids(archives)
-    if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
-        raise NotFound("archive", gone[0])
-    return [*found.values()]
-
-
 POOL_ROWS = 30
 KEPT_TEXTS = 20_000
 TEXTS_AT_ONCE = 8
@@ -356,7 +348,7 @@ class LateInteraction:
 
     def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
         self._embedder, self._deadline_s = embedder, deadline_s
-        self._words: OrderedDict[str, Column] = OrderedDict()
+        self._words: OrderedDict[str, Column] = OrderedDict()  # text -> signs of its words, last used last
 
     async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
         """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.

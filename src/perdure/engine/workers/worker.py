@@ -37,7 +37,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._pieces: set[asyncio.Task[None]] = set()
-        self._look_at = 0.0
+        self._look_at = 0.0  # not to look before, by the loop's clock
         self.held_up: StoreError | None = None
         """Why work waits here: the store's last error, such as a full disk. None: as far as known it does not."""
 

@@ -210,7 +210,7 @@ def _user_shape(user: User) -> dict[str, Any]:
 
 def _key_shape(key: ApiKey) -> dict[str, Any]:
     names = "id org_id user_id name start scope created_at expires_at last_used_at revoked_at"
-    return fields(key, *names.split(), limits="limits.some")
+    return fields(key, *names.split(), limits="limits.present")
 
 
 def _key_line(key: ApiKey, now: datetime) -> str:

@@ -134,7 +134,7 @@ class Keys(_Noun[ApiKey]):
     """The API keys of an organisation, without their texts; what is about all organisations says so."""
 
     _kind, _source = "key", "api_keys"
-    _format = RowFormat(ApiKey, {Codec(lambda some: dump(some.some), lambda text: UseLimits(**load(text))): "limits"})
+    _format = RowFormat(ApiKey, {Codec(lambda own: dump(own.present), lambda text: UseLimits(**load(text))): "limits"})
 
     def find_by_digest(self, digest: str) -> ApiKey | None:
         """The key of any organisation that is not being removed, also one that is revoked or expired."""
@@ -195,7 +195,7 @@ _ENTRY = RowFormat(
     AuditEntry,
     {TIME: "created_at"},
     columns="seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
-    attributes={"created_at": lambda entry: entry.at},
+    attributes={"created_at": "at"},
     build=lambda created_at, **values: AuditEntry(at=created_at, **values),
 )
 

@@ -64,7 +64,7 @@ class Limiter:
     async def admit(self, principal: Principal) -> None:
         """Count a request of a key with limits. Raises: NotAdmitted: 429, with how long to wait."""
         limits, key_id = principal.limits, principal.key_id
-        if key_id is None or (limits.requests_per_minute is None and not limits.of_day):
+        if key_id is None or (limits.requests_per_minute is None and not limits.daily):
             return
         now = self._clock.now().astimezone(UTC)
         counts = self._counts.setdefault(key_id, _Counts(principal.org_id, _minute(now)))

@@ -73,7 +73,7 @@ def _key_shape(key: ApiKey, names: dict[str, str], now: datetime) -> Data:
         **attributes(key, "id", "name", "start", "scope", "expires_at", "last_used_at"),
         "user": names.get(key.user_id or "", key.user_id or ""),
         "state": "revoked" if key.revoked_at is not None else "counts" if key.counts_at(now) else "expired",
-        "limits": {LIMIT_LABELS[name]: value for name, value in key.limits.some.items()},
+        "limits": {LIMIT_LABELS[name]: value for name, value in key.limits.present.items()},
     }
 
 

@@ -52,7 +52,7 @@ class KeyAnswer(
     of=ApiKey,
     fields="id user_id name start scope created_at expires_at last_used_at revoked_at",
     organization_id="org_id",
-    limits="limits.some",
+    limits="limits.present",
 ):
     """An API key. `key` is its text, in the answer that made it and never again; `start` its first characters."""
 

@@ -40,7 +40,7 @@ class NewEpisode:
 
 
 class AsyncEpisodes(AsyncFactViews):
-    """The texts of a graph that no agent has to have."""
+    """The texts that programs give to a graph, which need not be an agent's."""
 
     async def add_episodes(self, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
         """Add episodes, extract them, and return their facts that are new or changed.
@@ -106,4 +106,5 @@ class AsyncEpisodes(AsyncFactViews):
 
     @property
     def _graph_id(self) -> GraphId:
+        """The owner as the id of a graph."""
         return GraphId(self._owner)

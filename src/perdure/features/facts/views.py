@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -45,10 +45,8 @@ from perdure.library.parts.checks import check_limit, utc
 from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
-T = TypeVar("T")
-
 Owner = AgentId | GraphId
-"""An agent, for its graph, or a graph."""
+"""Whose facts: those of an agent's graph, or of a graph."""
 
 
 class FactConditions(TypedDict, total=False):
@@ -73,7 +71,7 @@ class FactConditions(TypedDict, total=False):
 
 
 def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
-    """Return the filter of these conditions. Raises: InvalidInput, NotFound, TooMany."""
+    """Return the filter of these conditions in a graph. Raises: InvalidInput, NotFound: an unknown entity; TooMany."""
     check_scope(tx, conditions.get("scope") or {})
     times: dict[str, Any] = {
         name: utc(name, conditions.get(name))  # type: ignore[arg-type]
@@ -92,13 +90,13 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
 
 
 def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
-    """Return facts with their entities, without a score."""
+    """Return facts of a graph with their subjects and objects, as hits without a score."""
     entities = tx.of(Entities).of_facts(graph.id, facts)
     return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
 
 
 def find_graph(tx: Tx, owner: Owner) -> Graph | None:
-    """Return the graph; None: the agent has none yet. Raises: NotFound."""
+    """Return the graph of an owner; None: the agent has none yet. Raises: NotFound."""
     if is_id("graph", owner):
         return tx.of(Graphs).get(GraphId(owner))
     tx.agents.get(AgentId(owner))
@@ -106,7 +104,8 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
 
 
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
-    """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
+    """Return the numbers of the entities with this name or id; empty if it is None or empty. Raises: NotFound: none has
+    it."""
     if not name_or_id:
         return ()
     if is_id("entity", name_or_id):
@@ -121,9 +120,9 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
 PROFILE_TOKENS = 500
 CONTEXT_TOKENS = 1_000
 COMMUNITIES_MAX = 1_000
-"""The most communities of which the largest are chosen."""
+"""The most communities among which the largest are found."""
 CONTEXT_FACTS, CONTEXT_EVENTS = 30, 30
-"""The most facts and events that a text is packed from."""
+"""The most facts and events from which a context is packed."""
 
 
 class AsyncFactViews(AsyncPart):
@@ -136,7 +135,7 @@ class AsyncFactViews(AsyncPart):
 
     @property
     def _owner(self) -> Owner:
-        """Whose facts they are. Raises: InvalidInput: nobody's."""
+        """The agent or graph whose facts these are. Raises: InvalidInput: none was named."""
         if self._of is None:
             raise InvalidInput("whose facts? Name an agent or a graph, by `facts.of(id)`")
         return self._of
@@ -208,7 +207,7 @@ class AsyncFactViews(AsyncPart):
                 events[::-1],
                 budget_tokens=budget_tokens,
                 count=self._ports.counter.count,
-                home=zone(home),
+                tz=zone(home),
             )
             facts = context_facts(packed)
             sources = sources_of(tx, graph.id, facts)
@@ -267,7 +266,7 @@ class AsyncFactViews(AsyncPart):
         return await restore_last(self._ports, fading)
 
     def _profile(self, tx: Tx, graph: Graph, budget_tokens: int, user: str) -> Profile:
-        """Load the profile of the graph's user. Raises: NotFound."""
+        """Load the profile of the graph's user, or of the entity of this name. Raises: NotFound."""
         return load_profile(
             tx,
             graph,

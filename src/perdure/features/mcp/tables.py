@@ -13,7 +13,6 @@ from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, Mcp
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import NounTable, OwnId, next_number
 
-_CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
 _LISTS = ("args", "header_names", "variable_names")
 
 
@@ -33,7 +32,6 @@ _SERVER = row_format.RowFormat(
     {row_format.JSON: "config", _LEFT_OUT: "left_out"},
     columns="id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure,"
     " left_out",
-    attributes={"config": lambda server: {name: getattr(server, name) for name in _CONFIG}},
     build=_build_server,
 )
 _DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: Definition(**row_format.load(text)))

@@ -102,6 +102,12 @@ class McpServer:
     left_out: tuple[InvalidEntry, ...] = ()
 
     @property
+    def config(self) -> dict[str, Any]:
+        """How it is reached, as it is stored."""
+        names = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def shown_url(self) -> str:
         """The address without its query."""
         return hide_secret(self.url)[0]

@@ -108,10 +108,8 @@ def _key(candidate: Candidate) -> tuple[str, str]:
 
 
 def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Merge candidates with equal (kind, id) into one, by best score first.
-
-    The merged one is a hit if one of them is, has the best score and all neighbours.
-    """
+    """Merge candidates with equal (kind, id) into one, by best score first. The merged one is a hit if one of them is,
+    has the best score and all neighbours."""
     best: dict[tuple[str, str], Candidate] = {}
     for each in candidates:
         if not -SCORE_MAX <= each.score <= SCORE_MAX:
@@ -226,10 +224,8 @@ class _Packer:
                 masks.append(words)
 
     def _take_best(self, candidates: list[Candidate]) -> None:
-        """Select passages and turns, the best worth first, until the room is used.
-
-        The worth of a candidate falls by its overlap with what is selected. A neighbour joins the queue with its hit.
-        """
+        """Select passages and turns, the best worth first, until the room is used. The worth of a candidate falls by
+        its overlap with what is selected. A neighbour joins the queue with its hit."""
         if not candidates:
             return
         lowest = min(each.score for each in candidates)
@@ -242,6 +238,7 @@ class _Packer:
         places = {_key(each): place for place, each in enumerate(candidates)}
 
         def push(candidate: Candidate) -> None:
+            """Put a candidate into the queue, with its score by its length as its worth."""
             tokens = self._tokens(candidate)
             counted = min(tokens, share)
             worth = (candidate.score + shift) / counted**LENGTH_POWER

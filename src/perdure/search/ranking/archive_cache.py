@@ -57,7 +57,7 @@ class ArchiveCache:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
-        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()
+        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()  # with the archive's version
         self._lock = threading.Lock()
 
     def columns(self, archive: Archive, load: Callable[[C | None], C]) -> C:
@@ -76,7 +76,7 @@ class ArchiveCache:
         return columns
 
     def postings(self, archive: Archive, where: PassageFilter) -> Postings:
-        """Return the cached postings, to read and to extend; `archive` as the transaction sees it."""
+        """Return the cached postings of an archive, as the transaction sees it, and a filter, to read and to extend."""
         with self._lock:
             entry = self._entry(archive, where)
             if len(entry.postings) >= CLAUSES:

@@ -105,10 +105,8 @@ def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
 
 
 def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
-    """Return (own, shared) standard scores of the cosines: alone, and with the neighbours' share.
-
-    A row without a cosine has the mean. None if no cosine is known, or all are equal.
-    """
+    """Return (own, shared) standard scores of the cosines: alone, and with the neighbours' share. A row without a
+    cosine has the mean. None if no cosine is known, or all are equal."""
     cosines, known = pool.dense, None
     low, high = float(np.minimum.reduce(cosines)), float(np.maximum.reduce(cosines))
     if not -1.0 <= low <= high <= 1.0:
@@ -184,10 +182,8 @@ def _rarity(clause_rows: Sequence[float], row_count: int) -> list[float]:
 
 
 def _weighted_mean(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
-    """Return (n) the mean of the saturated `counts` (k, n) over the clauses, weighted by their rarity.
-
-    A count saturates between 0 and `most`, more slowly for a larger `length` (n).
-    """
+    """Return (n) the mean of the saturated `counts` (k, n) over the clauses, weighted by their rarity. A count
+    saturates between 0 and `most`, more slowly for a larger `length` (n)."""
     saturated = counts + length
     np.divide(counts, saturated, out=saturated)
     share = most / max(sum(rarity), NO_SPREAD)

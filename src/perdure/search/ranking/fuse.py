@@ -201,9 +201,7 @@ def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
 
 def _sort_by_session(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
     """Return (the pool by session and place, its neighbours, the new index of each row; None: the order is the same).
-
-    Most pools have this order already.
-    """
+    Most pools have this order already."""
     near, back = Neighbours(pool.spot), None
     if not near.in_order:
         order = np.lexsort((pool.seq, pool.spot))
@@ -224,7 +222,7 @@ def _ceilings(plain: Column, score: Column, relevant: Column) -> Column:
     """Return (n) the highest score of each row: one without a match of its own stays below the matches that it is not
     above by its `plain` score, which is the score without its length.
 
-    In a store of a few messages every row is somebody's neighbour, and the longest one would come first. On LoCoMo this
+    In a store of a few messages every row is a neighbour, and the longest one would come first. On LoCoMo this
     costs 0.1 R@10 without vectors and nothing with them; no length at all for such rows costs 0.2.
     """
     ceilings = np.full(len(plain), np.inf)

@@ -144,10 +144,8 @@ class LogColumns:
         return np.where(self.seq[at] == wanted, at, -1)
 
     def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes.
-
-        Index -1 stands for a tool result. It is in no session, so it gets a negative session of its own, and no time.
-        """
+        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes. Index -1 stands for a tool
+        result. It is in no session, so it gets a negative session of its own, and no time."""
         if not len(at) or np.minimum.reduce(at) >= 0:
             return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
         known = at >= 0
@@ -167,10 +165,8 @@ class LogColumns:
     def mask(
         self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
     ) -> NDArray[np.bool_] | None:
-        """Return (n) which rows the filter lets through; None means all.
-
-        `out_of_view` maps a conversation to a number: its rows up to that number are left out.
-        """
+        """Return (n) which rows the filter lets through; None means all. `out_of_view` maps a conversation to a number:
+        its rows up to that number are left out."""
         conditions: list[NDArray[np.bool_]] = []
         if where.conversation_seq is not None:
             conditions.append(self.conversation == where.conversation_seq)

@@ -125,7 +125,7 @@ class VectorIndexes:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()  # by number of the scope, last used last
 
     @property
     def nbytes(self) -> int:
@@ -316,11 +316,8 @@ class _Search:
         return dead
 
     def _rescore(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
-        """Score the best of these rows by their stored vectors.
-
-        The rows with the best estimates come first. More follow while one of them may still belong to the best ten, by
-        the error of the estimates so far.
-        """
+        """Score the best of these rows by their stored vectors. The rows with the best estimates come first. More
+        follow while one of them may still belong to the best ten, by the error of the estimates so far."""
         if self._rows.form == "halves":
             return self._rows.score_rows(self._query, at)
         estimated = self._rows.estimate(self._query, at)
@@ -358,10 +355,8 @@ class _Search:
         return out
 
     def _estimated_spread(self, shares: npt.NDArray[np.int64]) -> tuple[float, float]:
-        """Estimate mean and deviation of all scores from `shares`: how many rows have 0, 1, 2, ... differing signs.
-
-        A sample of rows with known scores gives the line from counts to scores.
-        """
+        """Estimate mean and deviation of all scores from `shares`: how many rows have 0, 1, 2, ... differing signs. A
+        sample of rows with known scores gives the line from counts to scores."""
         differing, cosines = self._rows.score_sample(self._query)
         slope, base, error = _fit_line(differing.astype(np.float32), cosines)
         places, rows = np.arange(len(shares)), max(1, int(shares.sum()))

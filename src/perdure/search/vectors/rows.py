@@ -215,10 +215,8 @@ class VectorRows:
     def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
     ) -> VectorRows:
-        """Return these and new rows in this form or one of fewer bits, without a sample.
-
-        `expected` is about how many rows there will be in the end.
-        """
+        """Return these and new rows in this form or one of fewer bits, without a sample. `expected` is about how many
+        rows there will be in the end."""
         rows = self._convert(form)
         return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
@@ -308,10 +306,8 @@ class VectorRows:
         )
 
     def estimate(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
-        """Return the query's product with the signs of these rows.
-
-        It follows the score more closely than the number of differing signs does.
-        """
+        """Return the query's product with the signs of these rows. It follows the score more closely than the number of
+        differing signs does."""
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._group_by_segment(rows):
             words = np.ascontiguousarray(_present(segment.signs)[:, at].T)
@@ -408,7 +404,7 @@ class VectorRows:
 
 
 def form_of(rows: int, dimensions: int) -> Form:
-    """Return the form in which so many rows are kept."""
+    """Return the form in which so many rows are kept: fewer bits for more rows, so that their memory stays bounded."""
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
     return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"

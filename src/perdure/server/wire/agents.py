@@ -351,7 +351,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if window:
         settings["context_window_tokens"] = window
     for name, value in body.non_null(*_OWN_SETTINGS).items():
-        chosen = dict(value.limits.some) if isinstance(value, LimitsIn) else value
+        chosen = dict(value.limits.present) if isinstance(value, LimitsIn) else value
         is_kept = chosen or (
             name in _KEPT_EMPTY if isinstance(chosen, dict) else chosen is False and name in _KEPT_FALSE
         )

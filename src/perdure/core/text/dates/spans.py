@@ -101,8 +101,7 @@ _known_phrases = functools.lru_cache(maxsize=16)(_phrases)
 
 
 def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:
-    """Return the words of a category as alternatives of a pattern: those of languages with (`spaces`) or without spaces
-    between words, and with this value; None: all."""
+    """Return words of a category as a pattern: of languages with or without `spaces`, with this value; None: all."""
     tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is None or spaces is not bool(item.signs))
     return alternatives({word for table in tables for word, found in table.items() if value in (None, found)})
 
@@ -246,6 +245,7 @@ def _range(phrase: Phrase, after: Phrase) -> Resolve:
     """
 
     def resolve(clock: Clock) -> Period:
+        """The range at this clock; the end that floats is moved to the other one."""
         if after.floating and not phrase.floating:
             first = phrase.resolve(clock)
             second = after.resolve(clock.on(_day(first[0]) + timedelta(days=364)))
@@ -269,6 +269,7 @@ def _open_side(resolve: Resolve, relation: str) -> Resolve:
     """Return a function like `resolve` for the period open on one side, as "since", "after", "before", "until" say."""
 
     def resolve_open(clock: Clock) -> Period:
+        """The period with one side open, at this clock."""
         begin, end = resolve(clock)
         open_side = {"since": (begin, LATEST), "after": (end, LATEST), "before": (EARLIEST, begin)}
         return open_side.get(relation, (EARLIEST, end))
