@@ -172,8 +172,7 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
 def _add(
     shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
 ) -> None:
-    """Append `added` to `shapes`, both messages of the API. Where a user may not follow a tool's result, a text of the
-    `engine` is added to the result, and other messages follow a short answer."""
+    """Append messages; where no user may follow a tool's result, a text of the `engine` becomes part of the result."""
     if dialect.user_after_tool or not (added and shapes and (added[0]["role"], shapes[-1]["role"]) == ("user", "tool")):
         shapes += added
     elif engine and isinstance(added[0]["content"], str):
