@@ -87,10 +87,10 @@ class NewAgent:
     Args:
         follows_default: whether its model follows the default.
         block_ids: existing blocks to share.
-        optional_tools: names; those that exist come first.
-        timezone: None: the setting's.
-        tools: names; None: the defaults of the agent type.
-        tool_ids: more tools.
+        optional_tools: names of tools, of which those that exist come first.
+        timezone: its IANA name; None: UTC, unless a caller fills in the setting's.
+        tools: names of tools that have to exist; None: the defaults of the agent type.
+        tool_ids: ids of more tools.
         hidden: whether filtered lists leave it out.
     """
 

@@ -114,7 +114,8 @@ class PostgresDatabase:
             self.topics[topic] = None
 
     def is_settled(self, number: int) -> bool:
-        """See `Database`: each statement of a transaction that writes sees what others have committed before it."""
+        """Whether all reads of scope `number` are of one moment: where a transaction may write, each sees later
+        commits."""
         return self.read_only
 
     def lock(self, table: str, id_: str) -> None:

@@ -64,7 +64,7 @@ def iso(at: datetime) -> str:
 
 
 def from_iso(text: str) -> datetime:
-    """The inverse of `iso`. Raises: StoreDamaged: it is no time."""
+    """The time that a text, written by `iso`, stands for. Raises: StoreDamaged: it is no time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:

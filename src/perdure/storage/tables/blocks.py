@@ -15,7 +15,6 @@ from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.credentials import without_credentials, without_new_credentials
 from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
-from perdure.core.text.reprs import attributes
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -351,13 +350,28 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:
         """Store a block as a version of itself, and the sources that its author wrote it from."""
-        values = attributes(block, "version", "label", "value")
-        row = _VERSION.params(BlockVersion(block_id=block.id, diff=diff, author=author, created_at=at, **values))
+        version = BlockVersion(
+            block_id=block.id,
+            version=block.version,
+            label=block.label,
+            value=block.value,
+            diff=diff,
+            author=author,
+            created_at=at,
+        )
+        row = _VERSION.params(version)
         self._run(_INSERT_VERSION, checksum=VERSION_CHECKSUMS.of(row), **row)
         if sources := author.sources or _own_source(author):
-            origin = attributes(author, "agent_id", "run_id", "message_id")
-            ref = str(block.version)
-            write = MemoryWrite(kind="block", owner_id=block.id, ref=ref, sources=sources, created_at=at, **origin)
+            write = MemoryWrite(
+                kind="block",
+                owner_id=block.id,
+                ref=str(block.version),
+                agent_id=author.agent_id,
+                run_id=author.run_id,
+                message_id=author.message_id,
+                sources=sources,
+                created_at=at,
+            )
             add_writes(self._db, [write])
 
 
