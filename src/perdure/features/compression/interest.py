@@ -163,8 +163,7 @@ def shown_rows(table: Columns) -> set[int]:
 
 
 def index_columns(table: Columns) -> list[int]:
-    """Return the numbers of the columns whose values tell rows apart, the shortest first, without times and
-    measures."""
+    """Return the numbers of the columns whose values tell rows apart, the shortest first; no times, no measures."""
     found: list[tuple[int, int]] = []
     for number, cells in enumerate(table.cells):
         if len(set(cells)) < INDEX_UNIQUE * len(cells) or MISSING_CELL in cells:

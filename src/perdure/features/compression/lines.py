@@ -162,7 +162,7 @@ def _shorter(cell: str, above: str) -> str:
 
 
 def _longer(cell: str, above: str) -> str:
-    """Undo `_shorter`."""
+    """Return the cell from which `_shorter` made this one, with the whole cell above."""
     return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
 
 
@@ -233,8 +233,7 @@ def _fill(pieces: list[str], cells: list[str]) -> str:
 
 
 def shown_lines(parsed: Lines) -> set[int]:
-    """Return the numbers of the lines that are always shown: ends, errors, lines without a template, what stands
-    out."""
+    """Return the numbers of the lines always shown: ends, errors, lines without a template, what stands out."""
     lines = parsed.lines
     shown = {*range(min(EDGE_ROWS, len(lines))), *range(max(0, len(lines) - EDGE_ROWS), len(lines))}
     for number, line in enumerate(lines):
@@ -249,8 +248,7 @@ def shown_lines(parsed: Lines) -> set[int]:
 
 
 def standouts(parsed: Lines) -> list[int]:
-    """Return the numbers of the lines with a rare value, or an outlier, among those of their template; the strongest
-    first."""
+    """Return the numbers of lines with a rare value, or an outlier, of their template; the strongest first."""
     strength: dict[int, float] = {}
     for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):

@@ -73,6 +73,7 @@ _OVER: Final = tuple(
     for form, relation in _TABLES["over"]
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
+_BEGINS = rf"{_NO_SUBJECT}{{}}(?=\s|[{CJK}])"  # of a clause that begins with a name, after words that don't count
 _FORM = load_patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
 _THIRD_EN = tuple(
     (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
@@ -147,8 +148,7 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
 
 
 def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
-    """Cut a sentence before what corrects it: "I live in Turin, no, in Milan". Each part comes with the match of the
-    correction's beginning, None for a part that corrects nothing."""
+    """Cut a sentence before what corrects it ("I live in Turin, no, in Milan"): (part, the correction's match) each."""
     for gap in _FORM["aside"].finditer(sentence.masked):
         rest = sentence.cut(gap.end())
         aside = _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
@@ -212,7 +212,7 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         yield from _plain_statements(clause.cut(0, start), now, "", greeted)  # "I live in Milan with my wife Eva"
         yield statement
         subject, rest = statement.object, _about(clause.cut(end))
-    elif person := next((name for name in people if _begins_with(clause.masked, name)), None):
+    elif person := next((name for name in people if re.match(_BEGINS.format(re.escape(name)), clause.masked)), None):
         lead = clause.masked.index(person)
         subject, rest = person, _about(clause.cut(lead + len(person)))
     if rest.text.strip():
@@ -232,11 +232,6 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
             return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
     return None
-
-
-def _begins_with(text: str, name: str) -> bool:
-    """Return whether a clause begins with a name, after words that don't count."""
-    return re.match(rf"{_NO_SUBJECT}{re.escape(name)}(?=\s|[{CJK}])", text) is not None
 
 
 def _about(rest: Sentence) -> Sentence:
