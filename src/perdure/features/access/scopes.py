@@ -66,7 +66,7 @@ def _rules() -> list[ScopeRule]:
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
-        "/v1/agents/*/memory-sources/**",
+        *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**"),
         *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
     ]
     built = [
@@ -108,7 +108,7 @@ def _rules() -> list[ScopeRule]:
     ]
 
 
-_MEMORY_PAGES = ("memory", "facts", "forget", "sources")
+_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes")
 _BUILT_IN_MEMORY = (
     *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),

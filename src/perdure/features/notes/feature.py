@@ -11,5 +11,8 @@ FEATURE = Feature(
             modules=("commands",), help="Add, list, show, search, edit, keep, archive, restore, delete, review; kinds."
         )
     },
+    routes=("routes",),
+    pages=("pages",),
+    tabs={"notes": "/notes"},
     agent_parts={"notes": "service:AsyncNotes"},
 )

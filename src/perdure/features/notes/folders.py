@@ -29,7 +29,7 @@ def find_project_folder(folder: str | Path) -> Path:
         raise InvalidInput(f"project {os.fspath(folder)!r:.200} is a file: give the folder it lies in")
     home = Path.home()
     for parent in (resolved, *resolved.parents):
-        if (parent / MARK).exists() and parent != home:
+        if os.path.exists(parent / MARK) and parent != home:  # noqa: PTH110  # pathlib raises where it may not look
             return parent
     return resolved
 

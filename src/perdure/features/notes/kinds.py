@@ -16,6 +16,7 @@ TITLE_CHARS = 200
 NOTE_CHARS = 20_000
 _HEADING = re.compile(r"^(\\*)(#{1,2} )", re.MULTILINE)
 _ESCAPED = re.compile(r"^\\(\\*#{1,2} )", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_IN_BODY = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -79,7 +80,7 @@ def check_note_fields(kind: NoteKind, fields: Any) -> dict[str, str]:
         if found := _CONTROL_IN_BODY.search(text.replace("\r\n", "\n")):
             raise InvalidInput(f"field {name!r} has the control character {found[0]!r}: leave it out")
     required = next(iter(kind.fields))
-    found_texts = {name: fields.get(name, "").replace("\r\n", "\n").strip() for name in kind.fields}
+    found_texts = {name: _trim(fields.get(name, "").replace("\r\n", "\n")) for name in kind.fields}
     if not found_texts[required]:
         raise InvalidInput(
             f"field {required!r} is empty: a note of the kind {kind.name!r} needs {kind.fields[required]}"
@@ -94,7 +95,7 @@ def to_markdown(title: str, fields: Mapping[str, str]) -> str:
     within a field get a backslash, so that `from_markdown` reads the fields back as they were."""
     sections = [f"# {title}"]
     for name, text in fields.items():
-        sections += f"## {_label(name)}", _HEADING.sub(r"\\\1\2", text)
+        sections += f"## {label_of(name)}", _HEADING.sub(r"\\\1\2", text)
     return "\n\n".join(sections)
 
 
@@ -102,19 +103,24 @@ def from_markdown(kind: NoteKind, text: str) -> tuple[str, dict[str, str]]:
     """Read (title, fields) of a note back. A person may have edited the text: what stands under a heading that is no
     field of the kind, or under none, belongs to the field before, or to the first one."""
     title, fields = "", dict[str, list[str]]()
-    names = {_label(name).casefold(): name for name in kind.fields}
+    names = {label_of(name).casefold(): name for name in kind.fields}
     current = next(iter(kind.fields))
-    for line in text.split("\n"):
+    for line in text.replace("\r\n", "\n").split("\n"):
         if line.startswith("# ") and not title and not fields:
             title = line[2:].strip()
         elif line.startswith("## ") and (name := names.get(line[3:].strip().casefold())) is not None:
             current = name
         else:
             fields.setdefault(current, []).append(line)
-    read = {name: _ESCAPED.sub(r"\1", "\n".join(lines)).strip() for name, lines in fields.items()}
+    read = {name: _trim(_ESCAPED.sub(r"\1", "\n".join(lines))) for name, lines in fields.items()}
     return title, {name: read[name] for name in kind.fields if read.get(name)}
 
 
-def _label(name: str) -> str:
+def _trim(text: str) -> str:
+    """Return a text without blank lines before it and space behind it. Its first line keeps its indentation."""
+    return _BLANK_LINES.sub("", text.rstrip(), count=1)
+
+
+def label_of(name: str) -> str:
     """Return a field's name as a heading: `trade_offs` as `Trade offs`."""
     return name.replace("_", " ").capitalize()

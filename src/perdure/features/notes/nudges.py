@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -15,9 +16,27 @@ from perdure.core.errors import InvalidInput
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
 NUDGE_LEVELS: Final[tuple[NudgeLevel, ...]] = get_args(NudgeLevel)
 EDITS_FILE = "edits.jsonl"
-FILE_BYTES = 256_000
-"""A longer file counts no more edits: there were thousands without a note."""
-_NUDGED = "nudged"
+FILE_BYTES = 64_000
+"""A longer file counts no more edits, and no more reminders are given: there were hundreds without a note."""
+_NUDGED, _CLEARED, _SESSION = "nudged", "cleared", "session"
+
+
+@dataclass(frozen=True, slots=True)
+class EditCounts:
+    """What happened since the last note.
+
+    Args:
+        files: the files that were edited.
+        nudged_at: the edits at the last reminder; None: there was none.
+        is_nudged: whether there was a reminder in this session, also before the last note.
+        claims: the marks of the reminders that were due when they were taken.
+    """
+
+    edits: int = 0
+    files: frozenset[str] = frozenset()
+    nudged_at: int | None = None
+    is_nudged: bool = False
+    claims: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +45,21 @@ class NudgeRule:
 
     Args:
         edits, files: after at least so many edits, in at least so many files, since the last note.
-        every: so many further edits after a reminder the next one is due; 0: it stays due; None: there is no next one.
+        every: so many further edits after a reminder the next one is due; 0: it stays due; None: there is none in the
+            same session.
     """
 
     edits: int
     files: int
     every: int | None
+
+    def is_due(self, counts: EditCounts) -> bool:
+        """Whether a reminder is due."""
+        if counts.edits < self.edits or len(counts.files) < self.files:
+            return False
+        if self.every is None:
+            return not counts.is_nudged
+        return counts.nudged_at is None or counts.edits - counts.nudged_at >= self.every
 
 
 RULES: Mapping[NudgeLevel, NudgeRule] = {
@@ -65,61 +93,80 @@ class EditCounter:
         self._append({"file": file[:1_000], "edits": max(edits, 1)})
 
     def clear(self) -> None:
-        """Begin at none again: a note was written."""
-        self._path.unlink(missing_ok=True)
+        """Begin at none again: a note was written. A folder that can't be written stays as it is."""
+        with suppress(OSError):
+            if self._path.stat().st_size < FILE_BYTES // 2:
+                self._append({_CLEARED: True})
+            else:
+                self._path.unlink()
+
+    def begin_session(self) -> None:
+        """Note that a session of a coding agent begins: the level "light" reminds once in each."""
+        if self._path.exists():
+            self._append({_SESSION: True})
 
     def totals(self) -> tuple[int, int]:
         """(Edits, different files) since the last note."""
-        edits, files, _ = self._read()
-        return edits, files
+        counts = self._read(None)
+        return counts.edits, len(counts.files)
 
     def take_nudge(self, level: NudgeLevel) -> str:
-        """Return the reminder that is due, and note that it was given; empty: none is due."""
-        if (rule := RULES.get(level)) is None:
+        """Return the reminder that is due, and note that it was given; empty: none is due, another process has just
+        given it, or it can't be noted."""
+        if (rule := RULES.get(level)) is None or not rule.is_due(counts := self._read(rule)):
             return ""
-        edits, files, nudged_at = self._read()
-        if edits < rule.edits or files < rule.files:
-            return ""
-        if nudged_at is not None and (rule.every is None or edits - nudged_at < rule.every):
-            return ""
-        self._append({_NUDGED: edits})
+        if rule.every != 0:
+            claim = os.urandom(8).hex()
+            # Several processes may find it due: the first line in the file has it.
+            if not self._append({_NUDGED: claim}) or claim not in self._read(rule).claims:
+                return ""
         return (
-            f"{edits} edits in {files} files since the last note: if something was decided, solved or learned, write it"
-            " down with the tool `note`."
+            f"{counts.edits} edits in {len(counts.files)} files since the last note: if something was decided, solved"
+            " or learned, write it down with the tool `note`."
         )
 
-    def _append(self, line: Mapping[str, object]) -> None:
-        text = json.dumps(line, ensure_ascii=False) + "\n"
+    def _append(self, line: Mapping[str, object]) -> bool:
+        """Append a line, and return whether that could be done."""
+        # One write to a file opened for appending: lines of several processes don't mix. The line end before it keeps
+        # it whole behind one that was cut off.
+        text = f"\n{json.dumps(line, ensure_ascii=False)}\n".encode("utf-8", "replace")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # One write to a file opened for appending: lines of several processes don't mix.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                if os.fstat(descriptor).st_size < FILE_BYTES:
-                    os.write(descriptor, text.encode("utf-8", "replace"))
+                return os.fstat(descriptor).st_size < FILE_BYTES and os.write(descriptor, text) == len(text)
             finally:
                 os.close(descriptor)
         except OSError:
-            pass
+            return False
 
-    def _read(self) -> tuple[int, int, int | None]:
-        """(Edits, different files, edits at the last reminder; None: there was none). A line that is cut off counts
-        nothing."""
+    def _read(self, rule: NudgeRule | None) -> EditCounts:
+        """What the file's lines say, in their order; `rule` decides which reminders were due. A line that is cut off
+        counts nothing."""
         try:
-            text = self._path.read_text("utf-8", "replace")
+            lines = self._path.read_text("utf-8", "replace").split("\n")
         except OSError:
-            return 0, 0, None
-        edits, files, nudged_at = 0, set[str](), None
-        for line in text.splitlines():
+            return EditCounts()
+        counts = EditCounts()
+        for line in filter(None, lines):
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if not isinstance(found, dict):
-                continue
-            if isinstance(found.get("file"), str) and isinstance(found.get("edits"), int):
-                edits += found["edits"]
-                files.add(found["file"])
-            elif isinstance(found.get(_NUDGED), int):
-                nudged_at = found[_NUDGED]
-        return edits, len(files), nudged_at
+            if isinstance(found, dict):
+                counts = _count_line(counts, found, rule)
+        return counts
+
+
+def _count_line(counts: EditCounts, line: Mapping[str, object], rule: NudgeRule | None) -> EditCounts:
+    """Return the counts with one more line of the file."""
+    match line:
+        case {"file": str(file), "edits": int(edits)}:
+            return replace(counts, edits=counts.edits + edits, files=counts.files | {file})
+        case {"cleared": True}:
+            return EditCounts(is_nudged=counts.is_nudged)
+        case {"session": True}:
+            return replace(counts, is_nudged=False)
+        case {"nudged": str(claim)} if rule is not None and rule.is_due(counts):
+            return replace(counts, nudged_at=counts.edits, is_nudged=True, claims=counts.claims | {claim})
+    return counts

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
@@ -109,27 +111,34 @@ class ProjectMemory:
         return self._found[level]
 
     async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
-        """Make the agent of a level. Several processes derive one name: the second finds the agent of the first."""
+        """Make the agent of a level. Several processes derive one name: the second finds the agent of the first. Where
+        an agent of somebody else has the name, it gets a number."""
         is_global, perdure = level == "global", self._perdure
         name = GLOBAL_NAME if is_global else self._name()
+        shown = os.fsencode(self._key).decode("utf-8", "replace")  # a path may be no text
         new = NewAgent(
             name=name,
             model=EXTRACTIVE,
-            description="What holds in all projects." if is_global else f"Memory of {self._key}",
+            description="What holds in all projects." if is_global else f"Memory of {shown}",
             blocks=GLOBAL_BLOCKS if is_global else PROJECT_BLOCKS,
             tools=await perdure.tools.load([*DEFAULT_TOOLS[DEFAULT_AGENT_TYPE], *ARCHIVAL_TOOLS]),
             tags=(tag,),
-            metadata={} if is_global else {"project": self._key},
+            metadata={} if is_global else {"project": shown},
         )
-        try:
-            return AsyncAgent(perdure.app, await perdure.all_agents.add(new, same_name="refuse"))
-        except AlreadyExists:
-            return await perdure.agent(name)
+        for number in itertools.count(2):
+            try:
+                return AsyncAgent(perdure.app, await perdure.all_agents.add(new, same_name="refuse"))
+            except AlreadyExists:
+                if (found := await self.find(level)) is not None:
+                    return found
+                new = replace(new, name=f"{name} {number}")
+        raise AssertionError("unreachable: the numbers don't end")
 
     async def readers(self) -> Sequence[tuple[MemoryLevel, AsyncAgent]]:
         """The agents that there are, the project's first. Raises: NotFound: there is no agent of the given name."""
         levels: Sequence[MemoryLevel] = ("project", "global")
-        return [(level, agent) for level in levels if (agent := await self.find(level)) is not None]
+        found = [(level, agent) for level in levels if (agent := await self.find(level)) is not None]
+        return found[:1] if len({agent.id for _, agent in found}) == 1 else found  # --agent may name the global one
 
     def _tag(self, level: MemoryLevel) -> str | None:
         """The tag by which the agent of a level is found; None: there is no project."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
-from perdure.core.ids import PassageId
+from perdure.core.ids import PassageId, is_id
 from perdure.core.passages import SEARCHED_STATES, Passage, PassageFilter, PassageState
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.features.notes.kinds import check_note_fields, check_title, find_kind, to_markdown
-from perdure.features.notes.values import NOTE_TAG, Note, note_of
+from perdure.features.notes.values import NOTE_TAG, Note, check_note_tags, get_note, note_of
 from perdure.library.memory.passages import AsyncArchival
 from perdure.library.parts.checks import Page, check_limit
 from perdure.library.parts.part import AsyncPart
+from perdure.search.ranking.hits import HITS_MAX
 
 NOTES_MAX = 500
 """The most notes of an agent that are not archived."""
-FOUND_MAX = 1_000
+FOUND_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,16 @@ class AsyncNotes(AsyncPart):
             kind: error, decision, plan, handoff, intel, explain, doc or snippet.
             title: one line, up to 200 characters.
             fields: name -> text of the fields of this kind; the first one is required. 20,000 characters together.
-            tags: more tags.
+            tags: more tags; none that is the name of another kind.
         Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
         """
         known = find_kind(kind)
         text = to_markdown(check_title(title), check_note_fields(known, fields))
-        if (count := await self.count()) >= NOTES_MAX:
-            raise InvalidInput(
-                f"there are {count} notes, the limit is {NOTES_MAX}: archive some that are no longer needed"
-                " (`perdure note review` lists the oldest)"
-            )
-        new = NewPassage(text=text, tags=(NOTE_TAG, known.name, *tags), metadata=self._metadata(known.name))
+        own_tags = check_note_tags(known, tags)
+        await self._check_room()
+        new = NewPassage(text=text, tags=(NOTE_TAG, known.name, *own_tags), metadata=self._metadata(known.name))
         passage, correction = await self._archival.insert_passage(new)
-        return self._note(passage), correction
+        return get_note(passage), correction
 
     async def edit(
         self, note_id: PassageId, *, title: str | None = None, fields: Mapping[str, str] | None = None
@@ -70,32 +68,32 @@ class AsyncNotes(AsyncPart):
 
         Raises: InvalidInput: a value that can't be used; NotFound.
         """
-        note = await self.get(note_id)
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"fields is {fields!r:.80}: give an object from names of fields to texts")
-        title = check_title(note.title if title is None else title)
-        known = find_kind(note.kind)
-        text = to_markdown(title, check_note_fields(known, {**note.fields, **(fields or {})}))
-        changes: PassageChanges = {"text": text, "metadata": self._metadata(note.kind)}
-        correction = await self._archival.edit_passage(note.id, changes)
+
+        def change(passage: Passage) -> PassageChanges:
+            note = get_note(passage)
+            merged = check_note_fields(find_kind(note.kind), {**note.fields, **(fields or {})})
+            text = to_markdown(check_title(note.title if title is None else title), merged)
+            return {"text": text, "metadata": {**passage.metadata, **self._metadata(note.kind)}}
+
+        correction = await self._archival.edit_passage(note_id, change)
         return await self.get(note_id), correction
 
     async def get(self, note_id: PassageId) -> Note:
         """The note of this id. Raises: NotFound: there is no such passage of the agent, or it is no note."""
-        passage = await self._archival.passage(note_id)
-        if (note := note_of(passage)) is None:
-            raise NotFound("note", note_id, hint="that passage is no note")
-        return note
+        return get_note(await self._archival.passage(note_id))
 
     async def find(self, text: str) -> Note:
         """The note whose id begins with a text, or that has this title. Raises: NotFound, InvalidInput: several do."""
-        found = [
-            note
-            for note in await self.list(limit=FOUND_MAX, archived=None)
-            if note.id.startswith(text) or note.id.partition("-")[2].startswith(text) or note.title == text
-        ]
+        if is_id("passage", text):
+            return await self.get(PassageId(text))
+        known = await self.list(limit=FOUND_MAX, archived=None) if text.strip() else []
+        starts = [note for note in known if note.id.startswith(text) or note.id.partition("-")[2].startswith(text)]
+        found = [note for note in known if note.title == text] or starts
         if len(found) > 1:
-            raise InvalidInput(f"{text!r:.80} is the beginning of {len(found)} notes: give more of the id")
+            what = "title" if found[0].title == text else "beginning of the id"
+            raise InvalidInput(f"{text!r:.80} is the {what} of {len(found)} notes: give more of the id")
         if not found:
             raise NotFound("note", text, hint="`perdure note list` shows those that there are")
         return found[0]
@@ -112,12 +110,15 @@ class AsyncNotes(AsyncPart):
         Raises: InvalidInput: an unknown kind, a limit below 1 or above 10,000; NotFound: there is no note `after`.
         """
         check_limit(limit)
-        tags = (NOTE_TAG,) if kind is None else (NOTE_TAG, find_kind(kind).name)
-        where = PassageFilter(tags=tags, tag_match="all", states=_states(archived))
-        page = Page(limit, ascending=False, after=after)
-        return [
-            note for one in await self._archival.list_passages(page, where=where) if (note := note_of(one)) is not None
-        ]
+        where = PassageFilter(tags=_tags(kind), tag_match="all", states=_states(archived))
+        notes, page = list[Note](), Page(limit, ascending=False, after=after)
+        while len(notes) < limit:  # other passages may have the tags too
+            passages = await self._archival.list_passages(page, where=where)
+            notes += _notes_of(passages, kind)
+            if len(passages) < limit:
+                break
+            page = replace(page, after=passages[-1].id)
+        return notes[:limit]
 
     async def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
@@ -126,27 +127,31 @@ class AsyncNotes(AsyncPart):
 
         Raises: InvalidInput: as `list`.
         """
-        tags = (NOTE_TAG,) if kind is None else (NOTE_TAG, find_kind(kind).name)
-        hits = await self._archival.search_archive(
-            query, tags=tags, tag_match="all", states=_states(archived), limit=limit
-        )
-        return [FoundNote(note, hit.score) for hit in hits if (note := note_of(hit.passage)) is not None]
+        check_limit(limit)
+        tags, states, found = _tags(kind), _states(archived), list[FoundNote]()
+        for offset in range(0, HITS_MAX, limit):
+            hits = await self._archival.search_archive(
+                query, tags=tags, tag_match="all", states=states, limit=limit, offset=offset
+            )
+            found += [FoundNote(note, hit.score) for hit in hits for note in _notes_of([hit.passage], kind)]
+            if len(hits) < limit or len(found) >= limit:
+                break
+        return found[:limit]
 
     async def count(self) -> int:
         """How many notes there are that are not archived."""
-        return await self._archival.count_passages(tags=(NOTE_TAG,), states=SEARCHED_STATES)
+        return len(await self.list(limit=FOUND_MAX))
 
     async def archive(self, note_id: PassageId) -> Note:
         """Have a note found only by searches that ask for archived ones; return it. Raises: NotFound."""
         await self.get(note_id)
-        return self._note(await self._archival.shelve_passage(note_id))
+        return get_note(await self._archival.shelve_passage(note_id))
 
     async def restore(self, note_id: PassageId) -> Note:
         """Have an archived note found again; return it. Raises: NotFound; InvalidInput: the agent has 500 notes."""
-        await self.get(note_id)
-        if (count := await self.count()) >= NOTES_MAX:
-            raise InvalidInput(f"there are {count} notes, the limit is {NOTES_MAX}: archive another one first")
-        return self._note(await self._archival.restore_passage(note_id))
+        if (await self.get(note_id)).is_archived:
+            await self._check_room()
+        return get_note(await self._archival.restore_passage(note_id))
 
     async def delete(self, note_id: PassageId) -> Correction:
         """Remove a note; `undo` brings it back. Raises: NotFound."""
@@ -155,8 +160,9 @@ class AsyncNotes(AsyncPart):
 
     async def keep(self, note_id: PassageId) -> Note:
         """Note that a review found a note still true: it is fresh again. Raises: NotFound."""
-        note = await self.get(note_id)
-        return self._note(await self._archival.update_passage(note_id, metadata=self._metadata(note.kind)))
+        passage = await self._archival.passage(note_id)
+        metadata = {**passage.metadata, **self._metadata(get_note(passage).kind)}
+        return get_note(await self._archival.update_passage(note_id, metadata=metadata))
 
     async def review(self, *, days: int | None = None, limit: int = 50) -> Sequence[Note]:
         """The notes that nobody changed for long, the oldest first: for as many days as their kind has, plans and
@@ -172,16 +178,30 @@ class AsyncNotes(AsyncPart):
         ]
         return sorted(notes, key=lambda note: note.changed_at)[:limit]
 
+    async def _check_room(self) -> None:
+        """Raise if there can be no further note. Raises: InvalidInput: the agent has 500; NotFound: no such agent."""
+        if await self._archival.count_passages(tags=(NOTE_TAG,), states=SEARCHED_STATES) < NOTES_MAX:
+            return  # counting is quicker than reading
+        if (count := await self.count()) >= NOTES_MAX:
+            raise InvalidInput(
+                f"there are {count} notes, the limit is {NOTES_MAX}: archive some that are no longer needed"
+                " (`perdure note review` lists the oldest)"
+            )
+
     def _metadata(self, kind: str) -> Mapping[str, Any]:
         """What the passage of a note that is written now has beside its text."""
         return {"kind": kind, "changed_at": self._ports.clock.now().isoformat()}
 
-    @staticmethod
-    def _note(passage: Passage) -> Note:
-        """The note that a passage is, which is known to be one."""
-        note = note_of(passage)
-        assert note is not None
-        return note
+
+def _tags(kind: str | None) -> tuple[str, ...]:
+    """The tags of notes of a kind, or of all. Raises: InvalidInput: an unknown kind."""
+    return (NOTE_TAG,) if kind is None else (NOTE_TAG, find_kind(kind).name)
+
+
+def _notes_of(passages: Sequence[Passage], kind: str | None) -> Sequence[Note]:
+    """The notes of a kind, or of any, among some passages."""
+    notes = [note for one in passages if (note := note_of(one)) is not None]
+    return [note for note in notes if kind in (None, note.kind)]
 
 
 def _states(archived: bool | None) -> tuple[PassageState, ...]:

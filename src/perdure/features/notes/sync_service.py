@@ -31,7 +31,7 @@ class Notes(Part):
             kind: error, decision, plan, handoff, intel, explain, doc or snippet.
             title: one line, up to 200 characters.
             fields: name -> text of the fields of this kind; the first one is required. 20,000 characters together.
-            tags: more tags.
+            tags: more tags; none that is the name of another kind.
         Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
         """
         return self._portal.run(self._inner.add(kind, title, fields, tags=tags))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
-from perdure.features.notes.kinds import from_markdown, note_kinds
+from perdure.domain.values import as_tags
+from perdure.features.notes.kinds import TITLE_CHARS, NoteKind, from_markdown, note_kinds
 
 NOTE_TAG = "note"
 """The tag of passages that are notes."""
@@ -56,15 +58,45 @@ def note_of(passage: Passage) -> Note | None:
     if NOTE_TAG not in passage.tags or (kind := note_kinds().get(str(name))) is None:
         return None
     title, fields = from_markdown(kind, passage.text)
-    changed = passage.metadata.get("changed_at")
     return Note(
         id=passage.id,
         kind=kind.name,
-        title=title,
+        title=title or _first_line(passage.text),
         fields=fields,
         text=passage.text,
         tags=tuple(tag for tag in passage.tags if tag not in (NOTE_TAG, kind.name)),
         is_archived=passage.state == "archived",
         created_at=passage.created_at,
-        changed_at=datetime.fromisoformat(changed) if isinstance(changed, str) else passage.created_at,
+        changed_at=_time_of(passage.metadata.get("changed_at")) or passage.created_at,
     )
+
+
+def _first_line(text: str) -> str:
+    """The first line of a text, as the title of a note whose heading somebody removed."""
+    return text.strip().split("\n", 1)[0].strip("# \r")[:TITLE_CHARS]
+
+
+def get_note(passage: Passage) -> Note:
+    """Return the note that a passage is. Raises: NotFound: it is none."""
+    if (note := note_of(passage)) is None:
+        raise NotFound("note", passage.id, hint="that passage is no note")
+    return note
+
+
+def check_note_tags(kind: NoteKind, tags: Sequence[str]) -> Sequence[str]:
+    """Return a writer's own tags for a note of a kind. Raises: InvalidInput: one is the name of another kind."""
+    own = [tag for one in as_tags(tags) if (tag := one.strip()) not in (NOTE_TAG, kind.name)]
+    if other := next((tag for tag in own if tag in note_kinds()), ""):
+        raise InvalidInput(
+            f"tag {other!r} is the name of a kind of notes, and this one is of {kind.name!r}: leave it out"
+        )
+    return own
+
+
+def _time_of(value: object) -> datetime | None:
+    """The time that a passage's metadata hold as a text; None: they hold none with a zone. Anybody may write them."""
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return None if at is None or at.tzinfo is None else at

@@ -221,12 +221,22 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         self._ports.unread.note((self.id, 0))
         return done
 
-    async def edit_passage(self, passage_id: PassageId, changes: PassageChanges) -> Correction:
-        """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
-        after, now = changes_in_utc(changes), self._ports.clock.now()
-        return await self._correct_passages(
-            [passage_id], lambda tx, before: passage_item(before, update_passage(tx, before, after, at=now))
-        )
+    async def edit_passage(
+        self, passage_id: PassageId, changes: PassageChanges | Callable[[Passage], PassageChanges]
+    ) -> Correction:
+        """Change a passage of the agent, as a correction.
+
+        Args:
+            changes: the new values; or a function of the passage that returns them, so that nobody changes it meanwhile.
+        Raises: NotFound, InvalidInput; what the function raises.
+        """
+        now = self._ports.clock.now()
+
+        def edit(tx: Tx, before: Passage) -> CorrectionItem:
+            after = changes_in_utc(changes(before) if callable(changes) else changes)
+            return passage_item(before, update_passage(tx, before, after, at=now))
+
+        return await self._correct_passages([passage_id], edit)
 
     async def delete_passages(self, ids: Sequence[PassageId]) -> Correction:
         """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
