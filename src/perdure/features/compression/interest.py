@@ -137,7 +137,7 @@ def error_rows(cells: Sequence[str]) -> set[int]:
 def may_tell_error(text: str) -> bool:
     """Return whether any word of an error may be in the text; quick, for whole columns."""
     lowered = text.lower()
-    return any(root in lowered for root in ERROR_ROOTS) or _CODE.search(text) is not None
+    return any(map(lowered.__contains__, ERROR_ROOTS)) or _CODE.search(text) is not None
 
 
 def tells_error(text: str) -> bool:
