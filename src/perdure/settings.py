@@ -171,10 +171,8 @@ class Settings(Limits):
 
     @property
     def store_address(self) -> str | Path:
-        """The address of the store, as `open_store` takes it. It may hold a password.
-
-        Raises: InvalidInput: `store` or `home` names the folder of an unknown user.
-        """
+        """The address of the store, as `open_store` takes it. It may hold a password. Raises: InvalidInput: `store` or
+        `home` names the folder of an unknown user."""
         return self.store if is_postgres(self.store) else self.store_path
 
     @property
@@ -193,7 +191,7 @@ class Settings(Limits):
 
 
 def check_choices(settings: object, choices: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises: InvalidInput: a setting has none of the values that it can have."""
+    """Check a dataclass of settings against `choices`: setting -> the values that it can have. Raises: InvalidInput."""
     for name, values in choices.items():
         if (value := getattr(settings, name)) not in values:
             *most, last = filter(None, values)
@@ -203,9 +201,10 @@ def check_choices(settings: object, choices: Mapping[str, tuple[str, ...]]) -> N
 def variables_of(
     defaults: Any, environment: Mapping[str, str] | None = None, *, may_be_zero: Collection[str]
 ) -> dict[str, Any]:
-    """The texts and numbers of a dataclass that the environment sets, each of the type of its default.
+    """Return field -> value for those fields of `defaults`, a dataclass, that the environment sets.
 
-    Raises: InvalidInput: no number, or one that is not positive.
+    Only texts and numbers are read, each in the type of its default.
+    Raises: InvalidInput: no number, or one that is not positive (0 is allowed for `may_be_zero`).
     """
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
@@ -224,7 +223,7 @@ def variables_of(
 
 
 def _expanded(name: str, path: str) -> Path:
-    """The path with the home folder of a user in place of `~`. Raises: InvalidInput: of an unknown user."""
+    """Return the path with `~` expanded; `name` is the setting in error texts. Raises: InvalidInput: unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -239,7 +238,7 @@ _MAY_BE_ZERO = {"max_tokens", "max_cost_usd", "late_interaction_ms", "local_memo
 
 
 def default_home() -> Path:
-    """The platform's data folder for this user."""
+    """Return the platform's data folder for this user."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("perdure", appauthor=False))

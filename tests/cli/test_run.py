@@ -116,7 +116,7 @@ async def count(view: Output, perdure: AsyncPerdure) -> None:
 @command("parcel delete")
 async def delete(view: Output, name: Annotated[str, argument("Whose.", "NAME")], yes: Yes = False) -> None:
     """Delete a parcel."""
-    with deleting(view, f"parcel {name!r}", "its string stays", yes=yes, gone=name):
+    with deleting(view, f"parcel {name!r}", "its string stays", yes=yes, id_=name):
         view.print("cut")
 
 

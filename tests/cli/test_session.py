@@ -382,7 +382,7 @@ async def test_a_long_wait_shows_a_status_that_vanishes(monkeypatch: pytest.Monk
     terminal.show_status("thinking…")
     await asyncio.sleep(0.6)
     seconds = out.getvalue()
-    terminal.words("Hello")
+    terminal.write("Hello", "words")
     terminal.end_line()
 
     assert "thinking…" in seconds
@@ -408,7 +408,7 @@ def test_an_answer_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None
     out = Screen()
     terminal = Terminal(out, out, interactive=True, coloured=False)
     for piece in ("The quick bro", "wn fox ju", "mps over."):
-        terminal.words(piece)
+        terminal.write(piece, "words")
     terminal.show_status("thinking…")
     shown = out.getvalue()
     terminal.print_note("a note")

@@ -466,13 +466,14 @@ class FactContract(Contract):
                 added = tx.of(Facts).add(graph, facts)
                 tx.of(Graphs).lock(graph.id)
 
-                def places(turns: int, where: FactFilter | None = None) -> list[tuple[int, str, int]]:
-                    found = tx.of(Facts).list_in_turn(graph.id, 1, where=where or FactFilter(), turns=turns)
-                    return [(seq, relation, turn) for seq, _, _, relation, turn in found]
+                def places(most: int, where: FactFilter | None = None) -> list[tuple[int, str, int]]:
+                    condition = where or FactFilter()
+                    found = tx.of(Facts).list_newest_by_relation(graph.id, 1, where=condition, most=most)
+                    return [(seq, relation, place) for seq, _, _, relation, place in found]
 
                 every = [(5, "OWNS", 1), (4, "LIKES", 1), (3, "LIKES", 2), (2, "LIKES", 3), (1, "LIVES_IN", 1)]
-                assert [places(turns) for turns in (1, 2, 9)] == [
-                    [one for one in every if one[2] <= turns] for turns in (1, 2, 9)
+                assert [places(most) for most in (1, 2, 9)] == [
+                    [one for one in every if one[2] <= most] for most in (1, 2, 9)
                 ]
                 assert places(9, FactFilter(relations=("LIKES",))) == every[1:4]
                 tx.of(Facts).expire(graph.id, [added[3].seq], at=LATER)

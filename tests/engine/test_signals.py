@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
-from perdure.engine.process import LOOK_S, Signals, key_of
+from perdure.engine.process import LOOK_S, Signals, run_of_topic
 from perdure.storage.store import Hear
 from perdure.testing import InlineStore
 
@@ -49,5 +49,5 @@ def test_polling_is_rare_only_where_signals_come() -> None:
 
 def test_a_topic_names_its_run() -> None:
     """An empty one is about any."""
-    assert key_of("agent-1 3") == RunKey(AgentId("agent-1"), 3)
-    assert key_of("") is None
+    assert run_of_topic("agent-1 3") == RunKey(AgentId("agent-1"), 3)
+    assert run_of_topic("") is None

@@ -18,7 +18,7 @@ from perdure.core.ids import KeyId
 from perdure.core.incoming.principals import Principal, UseLimits, current_principal
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
-from perdure.engine.budget import left_of
+from perdure.engine.budget import remaining_limits
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.groups.values import GroupKind
 from perdure.features.schedules.worker import ScheduleWorker
@@ -349,4 +349,4 @@ async def test_what_is_left_of_a_budget_is_never_nothing() -> None:
         run = await perdure.app.store.read(lambda tx: tx.runs.get(reply.run_id))
         run = replace(run, options=RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5))
 
-        assert left_of(run, 0.7) == UseLimits(tokens_per_run=1, cost_per_run=1e-9)
+        assert remaining_limits(run, 0.7) == UseLimits(tokens_per_run=1, cost_per_run=1e-9)

@@ -20,7 +20,7 @@ from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.specs import ToolSpec
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.portable import portable, renamed, schema_warnings
+from perdure.core.tools.portable import portable, rename_members, schema_warnings
 from perdure.core.tools.schema import LISTS, MAPS, PARTS, plain_schema, target_of
 from perdure.domain.tools.units import NewTool, build_tool
 from perdure.providers.build import PortableTools
@@ -236,7 +236,7 @@ def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
     for names in itertools.combinations(("a", "$a", "b", "$b", "q", "o", "kind"), 2):
         for both in itertools.product(values, repeat=2):
             arguments = dict(zip(names, both, strict=True))
-            assert not before.is_valid(arguments) or after.is_valid(renamed(arguments, tool.aliases)), arguments
+            assert not before.is_valid(arguments) or after.is_valid(rename_members(arguments, tool.aliases)), arguments
 
 
 def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
@@ -266,8 +266,8 @@ def test_arguments_come_back_with_their_own_names(arguments: dict[str, str]) -> 
     schema = {"type": "object", "properties": dict.fromkeys(arguments, TEXT), "required": [*arguments]}
     tool = portable({"name": "f", "description": "", "parameters": schema})
 
-    sent = renamed(arguments, tool.aliases)
-    back = renamed(sent, {alias: name for name, alias in tool.aliases.items()})
+    sent = rename_members(arguments, tool.aliases)
+    back = rename_members(sent, {alias: name for name, alias in tool.aliases.items()})
 
     assert len(sent) == len(arguments)
     assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name) for name in sent)

@@ -61,7 +61,7 @@ async def test_the_limits_of_a_key_are_set_and_shown() -> None:
         }
         made = await server.http.post("/v1/keys/", json={"name": "ann", "limits": limits})
 
-        assert made.json()["limits"] == limits == dict(UseLimits(**limits).some)
+        assert made.json()["limits"] == limits == dict(UseLimits(**limits).present)
 
 
 @pytest.mark.uses("groups")

@@ -151,3 +151,16 @@ async def test_a_chunk_that_is_not_documented_fails_the_tests_that_see_it() -> N
             pytest.raises(AssertionError, match="/stream 200"),
         ):
             await server.http.post(f"/v1/agents/{agent['id']}/messages/stream", json={"input": "hi"})
+
+
+async def test_settings_of_agents_are_documented_with_their_choices() -> None:
+    """Any value that the document allows is taken."""
+    async with routed() as server:
+        shapes = (await server.get("/openapi.json"))["components"]["schemas"]
+        agent = (await new_agent(server))["id"]
+        for name in ("profile", "offered_tools", "prompt_size", "companion_passes"):
+            documented, _ = shapes["AgentChangesIn"]["properties"][name]["anyOf"]
+            for value in documented["enum"]:
+                await server.patch(f"/v1/agents/{agent}", {name: value})
+            refused = await server.http.patch(f"/v1/agents/{agent}", json={name: "another"})
+            assert refused.status_code == 422, name

@@ -26,7 +26,7 @@ Namespace = tuple[str, ...]
 
 
 class PerdureStore(Closing, base.BaseStore):
-    """Items of LangGraph's programs, in an archive of a store of its own.
+    """LangGraph's store of items, each a JSON object under a namespace and a key, in an archive of Perdure's store.
 
     Args:
         address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
@@ -49,11 +49,8 @@ class PerdureStore(Closing, base.BaseStore):
         self._found: AsyncArchive | None = None
 
     def batch(self, ops: Iterable[base.Op]) -> list[base.Result]:
-        """Return the results of operations, in order. All read what was there before; of several puts of a key the
-        last one counts.
-
-        Raises: InvalidNamespaceError, InvalidInput, StoreError.
-        """
+        """Return the results of operations, in order. All read what was there before; of several puts of a key the last
+        one counts. Raises: InvalidNamespaceError, InvalidInput, StoreError."""
         return self._store.run(self._run(list(ops)))
 
     async def abatch(self, ops: Iterable[base.Op]) -> list[base.Result]:
@@ -61,7 +58,7 @@ class PerdureStore(Closing, base.BaseStore):
         return await asyncio.to_thread(self.batch, list(ops))
 
     async def _run(self, ops: Sequence[base.Op]) -> list[base.Result]:
-        """Run the operations that read, then those that write."""
+        """Run the operations that read, then those that write; return their results in the order of `ops`."""
         results: list[base.Result] = []
         puts: dict[tuple[Namespace, str], base.PutOp] = {}
         for op in ops:
@@ -83,7 +80,7 @@ class PerdureStore(Closing, base.BaseStore):
         return results
 
     async def _put(self, op: base.PutOp) -> None:
-        """Store an item, or delete it."""
+        """Store an item, or delete it, if its value is None."""
         name = (*op.namespace, op.key)
         if op.value is None:
             await (await self._archive()).delete_named(name)
@@ -97,7 +94,7 @@ class PerdureStore(Closing, base.BaseStore):
         await (await self._archive()).put_named(name, new)
 
     async def _find(self, op: base.SearchOp) -> list[base.SearchItem]:
-        """Search or list the items below a namespace that meet a filter."""
+        """Return the items below a namespace that meet a filter: with a query the best first, else by creation."""
         end = op.offset + op.limit
         tags = [_tag("in", op.namespace_prefix)] if op.namespace_prefix else []
         if not op.query:
@@ -110,8 +107,8 @@ class PerdureStore(Closing, base.BaseStore):
         chosen = [(fields, score) for fields, score in found if _meets(fields["value"], op.filter or {})]
         return [base.SearchItem(**fields, score=score) for fields, score in chosen[op.offset : end]]
 
-    async def _list(self, tags: Sequence[str], where: Mapping[str, Any], most: int) -> Any:
-        """Yield the first items with these tags that meet a filter, in order of creation."""
+    async def _list(self, tags: Sequence[str], condition: Mapping[str, Any], most: int) -> Any:
+        """Yield the fields of the first `most` items with these tags that meet a condition, by creation."""
         last, count = None, 0
         while count < most:
             page = await (await self._archive()).list_passages(
@@ -119,7 +116,7 @@ class PerdureStore(Closing, base.BaseStore):
             )
             for passage in page:
                 fields = _fields_of(passage)
-                if count < most and _meets(fields["value"], where):
+                if count < most and _meets(fields["value"], condition):
                     count += 1
                     yield fields
             if len(page) < PAGE:
@@ -127,6 +124,7 @@ class PerdureStore(Closing, base.BaseStore):
             last = page[-1].id
 
     async def _namespaces(self, op: base.ListNamespacesOp) -> list[Namespace]:
+        """Return the namespaces of items that meet the conditions, cut to `max_depth` labels, sorted."""
         tags = await (await self._archive()).tags()
         namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
         matching = [
@@ -142,24 +140,24 @@ class PerdureStore(Closing, base.BaseStore):
 
 
 def _tag(kind: str, namespace: Namespace) -> str:
-    """Return the tag of what is in a namespace at any depth (`in`), or right there (`at`)."""
+    """Return the tag of items in a namespace at any depth (kind `in`), or right there (kind `at`)."""
     return f"{kind}:{json.dumps(list(namespace), ensure_ascii=False)}"
 
 
 def _fields_of(passage: Any) -> dict[str, Any]:
-    """Return the fields of an item. A change of it is the passage's `occurred_at`."""
-    held = passage.metadata
+    """Return the fields of the item that a passage stores. The passage's `occurred_at` is the item's last change."""
+    metadata = passage.metadata
     return {
-        "namespace": name_form(tuple(held["namespace"])),
-        "key": name_form(held["key"]),
-        "value": held["value"],
+        "namespace": name_form(tuple(metadata["namespace"])),
+        "key": name_form(metadata["key"]),
+        "value": metadata["value"],
         "created_at": passage.created_at,
         "updated_at": passage.occurred_at,
     }
 
 
 def _text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
-    """Return the texts at these paths of a value, one on each line; None: all that stands in it."""
+    """Return the texts at these paths of a value, one on each line; None: all texts and numbers in it."""
     if paths is None:
         return "\n".join(_leaves(value))
     texts = [text for path in paths for text in base.get_text_at_path(dict(value), base.tokenize_path(path))]
@@ -167,7 +165,7 @@ def _text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers in a value."""
+    """Yield the texts and numbers at any depth of a value, as texts."""
     if isinstance(value, Mapping | list | tuple):
         for one in value.values() if isinstance(value, Mapping) else value:
             yield from _leaves(one)
@@ -176,7 +174,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _matches(namespace: Namespace, condition: base.MatchCondition) -> bool:
-    """Return whether a namespace begins or ends with a path, in which `*` is any label."""
+    """Return whether a namespace begins or ends, as the condition says, with its path, in which `*` is any label."""
     path = name_form(tuple(condition.path))
     if len(path) > len(namespace):
         return False
@@ -185,7 +183,7 @@ def _matches(namespace: Namespace, condition: base.MatchCondition) -> bool:
 
 
 def _meets(value: Any, condition: Any) -> bool:
-    """Return whether a value meets a filter: it is equal, as operators say, or its members do. Raises: ValueError."""
+    """Return whether a value meets a condition: an equal value, operators with operands, or members' conditions."""
     if not isinstance(condition, Mapping):
         if isinstance(condition, list | tuple) and isinstance(value, list | tuple):
             return len(value) == len(condition) and all(map(_meets, value, condition))
@@ -196,7 +194,7 @@ def _meets(value: Any, condition: Any) -> bool:
 
 
 def _compare(value: Any, name: str, operand: Any) -> bool:
-    """Apply an operator; what is no number meets none that orders. Raises: ValueError: an unknown one."""
+    """Return whether a value meets the operator `name`, `$gt` for numbers only. Raises: ValueError: an unknown one."""
     if name in ("$eq", "$ne"):
         return bool((value == operand) is (name == "$eq"))
     if name not in ("$gt", "$gte", "$lt", "$lte"):

@@ -17,7 +17,7 @@ Inner = TypeVar("Inner", covariant=True)
 
 
 class OwnStore:
-    """An open store and the event loop that it lives in.
+    """An open store with its own event loop in a thread, for calls from programs without one.
 
     Args:
         address, options: as `AsyncPerdure.open` takes them.
@@ -33,7 +33,7 @@ class OwnStore:
             raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return or raise what the coroutine does. Raises: StoreClosed."""
+        """Run a coroutine in the store's event loop; return or raise what it does. Raises: StoreClosed."""
         return self._portal.run(coroutine)
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class OwnStore:
 
 
 class Closing:
-    """What owns a store: `close`, or `with`."""
+    """The base of adapters that own a store, which `close`, or the end of `with`, closes."""
 
     _store: OwnStore
 
@@ -60,23 +60,25 @@ class Closing:
 
 
 class OfGraph:
-    """What lives in the graph of this name, which is created with the first call."""
+    """The base of adapters over the facts of the graph with the name `graph`, which the first call creates."""
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str) -> None:
         self._perdure, self._name = perdure, graph
         self._id: Any = None
 
     async def _graph(self) -> Any:
+        """Return the id of the graph."""
         if self._id is None:
             self._id = (await self._perdure.facts.open_graph(self._name)).id
         return self._id
 
     async def _facts(self) -> AsyncFacts:
+        """Return the service of the graph's facts."""
         return self._perdure.facts.of(await self._graph())
 
 
 class Wrapper(Protocol[Inner]):
-    """What has plain calls in the place of the coroutines of another object."""
+    """A class with plain methods in place of the coroutines of its `_inner` object, which run in its `_store`."""
 
     @property
     def _store(self) -> OwnStore: ...
@@ -88,7 +90,7 @@ class Wrapper(Protocol[Inner]):
 def plain(
     method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Wrapper[Inner], P], T]:
-    """The method as a plain call, with its arguments and docstring."""
+    """Return a coroutine method of the inner object as a plain method of its `Wrapper`, with the same docstring."""
 
     @functools.wraps(method)
     def call(wrapper: Wrapper[Inner], /, *args: P.args, **kwargs: P.kwargs) -> T:

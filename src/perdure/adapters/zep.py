@@ -109,10 +109,8 @@ class AsyncSessions(OfGraph):
         self._query_chars = perdure.app.ports.search.limits.query_limit_chars
 
     async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
-        """Begin a session of a user; one that is there already is returned.
-
-        Raises: InvalidInput; AlreadyExists: it is another user's, or has other metadata.
-        """
+        """Begin a session of a user; one that is there already is returned. Raises: InvalidInput; AlreadyExists: it is
+        another user's, or has other metadata."""
         user_id = name_form(user_id)
         with suppress(NotFound):
             session = await self._session(session_id)
@@ -230,7 +228,7 @@ class Zep(Closing):
 
 
 def _message(one: Any) -> Message:
-    """Return a message from an object or a mapping. Raises: TypeError."""
+    """Return a message from an object or a mapping with its fields. Raises: TypeError."""
     names = ("content", "role_type", "role", "created_at")
     values: Any = {name: one.get(name) if isinstance(one, Mapping) else getattr(one, name, None) for name in names}
     if not isinstance(values["content"], str) or not isinstance(values["role_type"], str):
@@ -239,7 +237,7 @@ def _message(one: Any) -> Message:
 
 
 def _episode(message: Message, session: Session, ignored: Sequence[str], home: tzinfo) -> NewEpisode:
-    """Return a message as an episode to add; a time without an offset is of `home`."""
+    """Return a message as an episode to add; `ignored`: role types without facts; `home`: the zone of bare times."""
     named = {"role": message.role, "actor_id": message.role} if message.role else {}
     at = datetime.fromisoformat(message.created_at) if message.created_at else None
     return NewEpisode(
@@ -252,6 +250,7 @@ def _episode(message: Message, session: Session, ignored: Sequence[str], home: t
 
 
 def _fact(hit: FactHit) -> Fact:
+    """Return the fact of a search hit in Zep's shape."""
     fact = hit.fact
     return Fact(
         uuid_=fact.id,

@@ -74,14 +74,14 @@ from perdure.providers.traits import first_answer_s as first_answer_s
 from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
+from perdure.storage.database.sqlite_errors import store_error as store_error
+from perdure.storage.database.sqlite_file import forget_mark as forget_mark
+from perdure.storage.migrations import SCHEMA_VERSION as SCHEMA_VERSION
 from perdure.storage.object_store import open_object_store as open_object_store
 from perdure.storage.store import Store
-from perdure.storage.stores.open import accept_loss as accept_loss
 from perdure.storage.stores.open import find_damage as find_damage
 from perdure.storage.stores.open import find_refusal as find_refusal
 from perdure.storage.stores.open import open_store as open_store
-from perdure.storage.stores.open import schema_version as schema_version
-from perdure.storage.stores.open import store_error as store_error
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.storage.tx import Tx
 from perdure.telemetry.listeners import Listeners, reported_embedder
@@ -107,20 +107,20 @@ S = TypeVar("S")
 
 
 class Service(Protocol):
-    """What a feature runs beside the runner, such as a worker. It is made of the `App`."""
+    """What a feature runs beside the runner, such as a worker. Its class is called with the `App`."""
 
     async def start(self) -> None:
-        """Begin, after all others have been made."""
+        """Begin to work, after all services have been built."""
 
     async def close(self) -> None:
-        """Begin nothing any more, and stop what goes on."""
+        """Begin nothing any more, and stop the work that goes on."""
 
 
 class FeatureToolbox(Toolbox, Protocol):
-    """A toolbox of a feature, which runs tools until the runner has stopped."""
+    """A toolbox of a feature. It is closed after the runner, so that runs can end."""
 
     async def close(self) -> None:
-        """End what it holds open."""
+        """Close connections and processes of the toolbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +128,13 @@ class Shared:
     """What the engines of all organisations of a process have in common.
 
     Args:
-        store: the store itself, of which each has a view.
-        models: the models that the program brought.
-        own: the models that this process serves itself.
-        sandbox: it runs the code of tools; `reading` converts files.
-        listings: which models the providers of the environment and of this machine have.
-        foreground: who is answered.
+        store: the store itself, of which each engine has a view for its organisation.
+        models: handle -> a model that the program brought.
+        own: the models that this process serves itself; None: none.
+        sandbox: runs the code of tools.
+        reading: the sandbox that converts files.
+        listings: provider -> the models that it has, of the providers in the environment and on this machine.
+        foreground: notes which callers wait for an answer, so that work in the background gives way.
     """
 
     settings: Settings
@@ -160,12 +161,12 @@ class App:
     Args:
         providers: it knows the providers that clients registered.
         traits: it keeps what is learned of models.
-        services: what features run, by its class.
+        services: class -> the service of a feature.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
         custom: the tools that have a source.
-        toolboxes: those of features, by their classes.
-        telemetry: who is told of what the engine does.
+        toolboxes: class -> the toolbox of a feature.
+        telemetry: the listeners that learn what the engine does.
         shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
     """
 
@@ -188,14 +189,14 @@ class App:
     toolboxes: Mapping[type, FeatureToolbox] = field(default_factory=dict)
 
     def service(self, kind: type[S]) -> S:
-        """What a feature runs, by its class."""
+        """Return the service or toolbox of this class, which a feature runs. Raises: KeyError: there is none."""
         found = self.services.get(kind) or self.toolboxes[kind]
         assert isinstance(found, kind)
         return found
 
     @property
     def _own_services(self) -> Sequence[Service]:
-        """Those that don't go on until the last run has ended."""
+        """The services that can be closed before the last run has ended, unlike those that work after each run."""
         return [one for one in self.services.values() if id(one) not in map(id, self.runner.after_runs.parts)]
 
     @property
@@ -214,16 +215,16 @@ class App:
         return self.choice
 
     async def decide(self) -> Choice:
-        """The default model for whoever names none: chosen once, as `choose` does; anew when a server has come up."""
+        """Return the default model. It is chosen once, by `choose`, and again when another server has come up."""
         async with self.models.deciding:
             if not self.models.has_chosen:
                 return await self.choose()
-            if await self.models.have_come():
+            if await self.models.unused_server_has_model():
                 logging.getLogger(__name__).info("a server answers that did not: %s", (await self.choose()).handle)
             return self.choice
 
     async def fetch_image(self, link: ImageLink) -> Image:
-        """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
+        """Fetch the picture at an address from a client. Raises: InvalidInput, AddressRefused, ToolError."""
         from perdure.toolbox.builtin.fetch_webpage import fetch_image
         from perdure.toolbox.web_guard import WebGuard
 
@@ -232,8 +233,8 @@ class App:
         return Image(kind, base64.b64encode(data).decode(), url=link.url, detail=link.detail)
 
     async def drain(self, within_s: float) -> None:
-        """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
-        see `Runner.drain`. `close` has to follow."""
+        """Begin nothing any more, leave waiting work to other processes, and give the current runs `within_s` seconds
+        to end; see `Runner.drain`. `close` has to follow."""
         self.ports.drain.begin(within_s)
         for part in self._own_services:
             await part.close()
@@ -280,7 +281,7 @@ async def start(
     Args:
         embedder, sandbox: replacements of those that the settings choose; `close` closes them.
         hooks: functions decorated with `hook`, called after those of the settings and of packages.
-        context_engines: name -> what makes a context engine of its options.
+        context_engines: name -> the function that builds a context engine from its options.
     Raises: StoreError; ExtraMissing: the embedder or psycopg; InvalidInput: an unusable tool, hook or setting.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
@@ -326,7 +327,7 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
 
 
 async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
-    """Start the engine of one organisation, whose store this is."""
+    """Start the engine of one organisation over `store`, its view of the store; `functions` are the program's tools."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
     registry = model_registry(shared.models, listings=shared.listings, own=shared.own)
     telemetry = listeners_of(settings, registry)
@@ -375,7 +376,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
 
 
 def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry) -> Ports:
-    """What the engine needs of the world."""
+    """Return all that the engine of one organisation needs of the outside; `toolbox` runs its tools."""
     settings, embedder, reason = shared.settings, shared.embedding.embedder, shared.embedding.reason
     if embedder is not None:
         embedder = reported_embedder(embedder, telemetry)
@@ -403,7 +404,10 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
 
 
 def _builtin_tools(shared: Shared, store: Store) -> Builtins:
+    """Return the tools for code and the web; code in the sandbox reads an agent's files through `store`."""
+
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
+        """(path, text up to `most_chars`) of an agent's file, from the first feature with files. Raises: ToolError."""
         for found in await store.read(READ_FILE, agent_id, name, most_chars):
             return found
         raise ToolError(f"file {name[:80]!r} not found: you have no files")
@@ -416,8 +420,8 @@ def _builtin_tools(shared: Shared, store: Store) -> Builtins:
 async def _bring_up_to_date(
     store: Store, functions: Sequence[ToolSpec], cipher: Cipher, *, ids: Ids, at: datetime
 ) -> None:
-    """Store the built-in tools and these functions, but only if one is new or has changed. Encrypt the variables of
-    tools that an older version stored in plain text; without a key they stay."""
+    """Store the specs of the built-in tools and of `functions`, but only if one is new or has changed. Encrypt the
+    variables of tools that an older version stored in plain text; without a key they stay."""
     specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *AGENT_TOOL_SPECS.values(), *functions]
     names = tuple(spec.name for spec in specs)
     tools = await store.read(lambda tx: tx.tools.page(where=ToolFilter(names=names), limit=len(names)))

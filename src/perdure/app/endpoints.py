@@ -41,8 +41,8 @@ class StoredProviders(Worker):
         signals.on("providers", self.wake)
 
     async def start(self) -> None:
-        """Load the providers, now and whenever another process has changed them: a file has no signals, and one may be
-        lost. Raises: StoreError."""
+        """Load the providers now, and from then on at each signal of a change and every `LOOK_S` seconds: SQLite has no
+        signals between processes, and one may be lost. Raises: StoreError."""
         await self.load()
         await super().start()
 
@@ -65,23 +65,19 @@ class StoredProviders(Worker):
                 registry.choice = registry.choose_offline(self._model)
 
     def _endpoint(self, provider: ModelProvider) -> Endpoint:
-        """The address and key of a provider. Of a key that was only encrypted anew, with one that this process does
-        not have yet, what is known counts on."""
+        """Return the address and key of a provider. If its key can't be decrypted, because another process encrypted
+        it with a key that this one does not have yet, the address and key of the last load are used on."""
         endpoint = endpoint_of(provider, self._cipher)
         return (self._known or {}).get(_without_seal(provider), endpoint) if endpoint.problem else endpoint
 
 
 def _without_seal(provider: ModelProvider) -> ModelProvider:
-    """What changes when somebody gives a provider another key, but not when that is only encrypted anew."""
+    """Return the provider without fields that change when nobody changes its address or key."""
     return replace(provider, sealed=b"", synced_at=None)
 
 
 def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = None) -> Endpoint:
-    """The address and key of a registered provider; `problem` says why they can't be used.
-
-    Args:
-        api_key: in place of the stored one.
-    """
+    """Return address and key (`api_key` or the stored one) of a provider; `problem` in it says why they are no use."""
     try:
         key, url = api_key, provider.base_url
         if key is None or url.endswith(HIDDEN_QUERY):
@@ -124,11 +120,13 @@ class StoredTraits:
             self._storing = asyncio.create_task(self._store_changed())
 
     async def _store_changed(self) -> None:
+        """Store the traits of changed models until none is left; an error of the store is logged, and they are lost."""
         while self._changed:
             changed, self._changed = self._changed, set()
             traits = {handle: self._learned.stored(handle) for handle in sorted(changed)}
 
             def store(tx: Tx, traits: dict[str, dict[str, object]] = traits) -> None:
+                """Store name of a trait -> value, by the handle of the model."""
                 for handle, known in traits.items():
                     tx.providers.put_traits(handle, known)
 

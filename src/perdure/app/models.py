@@ -13,7 +13,7 @@ from perdure.settings import Settings
 
 
 def own_models(settings: Settings) -> OwnModels | None:
-    """The models that this process serves itself, of the feature that serves some; None: there is none."""
+    """Return the models that this process serves itself, by the first feature that has some; None: none has."""
     makers = [feature.load(feature.models) for feature in find_features() if feature.models]
     return makers[0](settings) if makers else None
 
@@ -24,5 +24,6 @@ def model_registry(
     listings: dict[str, Listing] | None = None,
     own: OwnModels | None = None,
 ) -> ModelRegistry:
-    """The models available here: those given, the built-in one, those of the environment, and of this process."""
+    """Return the models available here: `models` by handle, the built-in one, those of providers in the environment,
+    and `own`, which this process serves. `listings`: what is known of the providers' models; it grows."""
     return ModelRegistry(models, endpoints=find_providers(), listings=listings, own=own)

@@ -27,7 +27,7 @@ from perdure.toolbox.hook_commands import HOOKS_FILE, command_hooks, entry_point
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
-    """The hooks of this machine in the order of calls: the user's commands, then those of installed packages.
+    """Return the hooks of this machine in the order of calls: the user's commands, then those of installed packages.
 
     Args:
         at_home: whether the store is the one of the settings; only then the `hooks.toml` beside its file is read.
@@ -44,7 +44,7 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
 
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
-    """The engine of `web_search`, empty if it is off, and the variables that turn one on."""
+    """Return (the engine of the tool `web_search`, empty if it is off; the environment variables that turn one on)."""
     from perdure.toolbox.builtin.web_search import ENGINES, choose_engine
 
     engine = choose_engine(os.environ, name=settings.web_search, searxng_url=settings.searxng_url)
@@ -52,7 +52,7 @@ def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
 
 
 def web_settings(settings: Settings) -> WebSettings:
-    """The settings of the web tools."""
+    """Return the settings of the web tools."""
     return WebSettings(
         search=settings.web_search,
         searxng_url=settings.searxng_url,
@@ -62,7 +62,7 @@ def web_settings(settings: Settings) -> WebSettings:
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
-    """The settings that the engine needs."""
+    """Return those settings that the engine needs."""
     return EngineSettings(
         timezone=settings.timezone,
         lease_s=settings.lease_s,
@@ -78,7 +78,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
 
 
 async def token_counter_of(settings: Settings) -> TokenCounter:
-    """The counter that the settings choose. Raises: InvalidInput: its ranks are not on disk."""
+    """Return the token counter that the settings choose. Raises: InvalidInput: tiktoken's ranks are not on disk."""
     if settings.token_counter == "script":
         return ScriptTokenCounter()
     from perdure.providers.tiktoken_counter import TiktokenCounter
@@ -87,10 +87,10 @@ async def token_counter_of(settings: Settings) -> TokenCounter:
 
 
 def key_file_of(address: str | Path | None) -> Path | None:
-    """The file of the keys; None: only a store in a file can keep one beside it."""
+    """Return the file for the keys of secrets, beside the store's file; None: the store at `address` is no file."""
     return None if address is None or is_postgres(address) else Path(str(address)).parent / KEY_FILE
 
 
 def cipher_of(settings: Settings, address: str | Path | None) -> AesCipher:
-    """The cipher for the store at this address; None: a store that the program brought. Raises: InvalidInput."""
+    """Return the cipher for the store at `address`; None: the program brought the store. Raises: InvalidInput."""
     return AesCipher(settings.secret_key, file=key_file_of(address), old_key=settings.secret_key_old)

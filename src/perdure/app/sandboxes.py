@@ -22,7 +22,7 @@ CONVERT: Point[[Settings, Sandbox, str, Path, Callable[[int, int], None]], Await
 
 
 def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
-    """The sandbox for the code of tools. It starts no process before its first use. Requirements go into `cache`."""
+    """Return the sandbox for tools, which starts at its first use; `cache`: folder for requirements, None: none."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -39,8 +39,7 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
 
 
 def reading_sandbox_of(settings: Settings) -> Sandbox:
-    """The sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither waits for
-    the other, and has the memory limit of files."""
+    """Return the sandbox that reads files and web pages, apart from that of tools: neither waits for the other."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -54,7 +53,7 @@ def reading_sandbox_of(settings: Settings) -> Sandbox:
 
 
 def requirements_folder(settings: Settings) -> Path:
-    """The folder of the installed requirements of tools."""
+    """Return the folder for the installed requirements of tools."""
     import platformdirs
 
     folder = (
@@ -66,9 +65,10 @@ def requirements_folder(settings: Settings) -> Path:
 
 
 def converter_of(settings: Settings, sandbox: Sandbox) -> Converter:
-    """The function that converts a file to text in the sandbox, within the settings' limits."""
+    """Return the function that converts a file to text in the sandbox, within the settings' limits."""
 
     async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
+        """Convert a file by the first feature that reads files; see `Converter`."""
         for document in CONVERT(settings, sandbox, name, file, progress):
             return await document
         raise ConversionFailed(name, "nothing here reads files")

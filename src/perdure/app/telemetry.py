@@ -25,7 +25,7 @@ from perdure.telemetry.spans import exported_spans as exported_spans
 
 
 def prices_of(model: str, models: ModelRegistry) -> Prices:
-    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    """Return the prices of the model with the handle `model`. Raises: InvalidInput: PERDURE_CATALOG is wrong."""
     facts = facts_of(models.catalog_handle(model))
     return Prices(
         input=facts.input_price,
@@ -48,6 +48,7 @@ class RegistryNames:
         self._read_at = 0.0
 
     def provider(self, handle: str) -> str:
+        """The kind of the provider of the model with this handle; see `ModelNames`."""
         if handle == EXTRACTIVE:
             return "perdure"
         if (found := self._registry.provider_of(handle)) is not None:
@@ -55,6 +56,7 @@ class RegistryNames:
         return "own" if handle in self._registry.own_handles else "unknown"
 
     def label(self, handle: str) -> str:
+        """The handle, or another name of the model that no user has chosen; see `ModelNames`."""
         if handle in self._registry.own_handles:
             return handle
         if self._registry.provider_of(handle) is None:
@@ -65,6 +67,7 @@ class RegistryNames:
         return known if facts_of(known).known else "other"
 
     def price(self, handle: str, usage: Usage) -> float | None:
+        """The US dollars for this usage; None: unknown."""
         if time.monotonic() - self._read_at > PRICES_S:
             self._prices, self._read_at = {}, time.monotonic()
         if handle not in self._prices:
@@ -75,6 +78,6 @@ class RegistryNames:
 
 
 def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:
-    """The listeners of an engine, to which more can be added."""
+    """Return the listeners of an engine, to which more can be added."""
     providers = {provider.name: provider.trace_name for provider in PROVIDERS.values()}
     return Listeners(Spans(RegistryNames(registry), providers=providers, content=settings.trace_content == "on"))

@@ -24,7 +24,8 @@ ChatJson = Annotated[bool, flag("--json", "Print one JSON object for each messag
 NewModel = Annotated[str | None, option("The model of the new agent, as provider/name.", "HANDLE", name="--model")]
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
+    """Print the version and exit, if the option is given; typer calls it before other arguments are read."""
     if not wanted:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -40,7 +41,7 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
     message: Message = None,
     as_json: ChatJson = False,
@@ -79,5 +80,5 @@ def chat(
         raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
     from perdure.cli.chat.chat import chat
 
-    made = functools.partial(chat, name=agent, new=new, model=model, profile=profile)
-    run_and_exit(made(message=message, as_json=as_json, conversation=conversation, turns=turns))
+    start = functools.partial(chat, name=agent, new=new, model=model, profile=profile)
+    run_and_exit(start(message=message, as_json=as_json, conversation=conversation, turns=turns))

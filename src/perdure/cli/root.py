@@ -41,20 +41,17 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 @functools.cache
 def verbs() -> Mapping[str, tuple[str, str]]:
-    """Those, and the commands of every day that features bring."""
-    return {
-        **VERBS,
-        **{
-            name: (f"{feature.package}.{verb.modules[0]}", verb.help)
-            for feature in find_features()
-            for name, verb in feature.verbs.items()
-        },
+    """Map each command of every day, also of features, to its module and the first sentence of its help."""
+    return dict(VERBS) | {
+        name: (f"{feature.package}.{verb.modules[0]}", verb.help)
+        for feature in find_features()
+        for name, verb in feature.verbs.items()
     }
 
 
 @functools.cache
 def nouns() -> Mapping[str, tuple[tuple[str, ...], str]]:
-    """Those, and the nouns and verbs of features: noun -> (modules with its verbs, help)."""
+    """Map each noun, also of features, to the modules with its verbs (own ones first) and its help."""
     found = dict(NOUNS)
     for feature in find_features():
         for name, noun in feature.nouns.items():

@@ -29,6 +29,7 @@ __all__ = ["LEVELS", "ChatSummary", "Compressed", "Level", "Window", "assemble",
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name at its first use. Raises: AttributeError."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'perdure.context' has no attribute {name!r}")

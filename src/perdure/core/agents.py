@@ -1,6 +1,5 @@
 """Agents and their settings, and identities: who an agent or a block belongs to in the caller's world, such as one of
-its users. An agent's memory is in blocks, passages and messages.
-"""
+its users. An agent's memory is in blocks, passages and messages."""
 
 from __future__ import annotations
 
@@ -62,10 +61,7 @@ class Agent:
 
 
 def check_name(name: str, *, kind: str = "agent") -> str:
-    """Return `name` after checking it.
-
-    Raises: NameInvalid: other characters than letters, digits, spaces, `_`, `'` and `-`, or too long.
-    """
+    """Return `name` after checking it. Raises: NameInvalid: too long, or not only letters, digits, space, _ ' -."""
     if not _NAME.fullmatch(name) or not name.strip():
         raise NameInvalid(kind, name)
     return name
@@ -95,8 +91,8 @@ class GuardSettings:
     recent_steps: int = 0
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> GuardSettings:
-        """Return those in an agent's settings; `false` turns all of them off."""
+    def from_settings(cls, settings: Mapping[str, Any]) -> GuardSettings:
+        """Return the guards in an agent's `settings`; the value `false` there turns all of them off."""
         value = settings.get(GUARDS)
         return NO_GUARDS if value is False else cls(**(value or {}) if isinstance(value, Mapping) else {})
 
@@ -107,12 +103,12 @@ NO_GUARDS = GuardSettings(memory_pressure=0, stalled_steps=0, ask_steps=0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("name", "text", "tags", "identifier_keys")
 class AgentFilter:
-    """Which agents: all conditions hold.
+    """Selects agents, for which all conditions must hold; None and empty ask for nothing.
 
     `name` is the whole name, `text` a part of it in any case. `all_tags`: every tag is needed, not only one of them.
-    `block_id`: agents that have this one; `sharing`: that have a thing of a feature, by its table and id. `identity_id`
-    and `identifier_keys`: of this identity, of an identity with one of these keys. `stop_reason`: how their newest run
-    ended. `holding`: what their settings hold, as the name of an object in them, a name there and its value.
+    `block_id`: they have this block; `sharing`: they have a thing of a feature, as (table, id). `identity_id` and
+    `identifier_keys`: they belong to this identity, to one with one of these keys. `stop_reason`: how their newest run
+    ended. `holding`: what their settings hold, each as (name of an object in them, name in that object, value).
     """
 
     name: str | None = None
@@ -161,7 +157,7 @@ class Identity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("identifier_key", "name", "project_id")
 class IdentityFilter:
-    """Which identities: all conditions hold. `name` is a part of the name in any case."""
+    """Selects identities, for which all conditions must hold. `name` is a part of the name in any case."""
 
     name: str | None = None
     project_id: str | None = None

@@ -30,8 +30,7 @@ from perdure.core.text.reprs import short_repr
 DEFAULT_LIMIT_CHARS = 5_000
 
 WORKING_CHECKPOINT = "working_checkpoint"
-"""The label of a conversation's working notes. An agent with the tool for them reads them at the end of each request,
-not in its memory section."""
+"""The label of a conversation's working notes, which stand at the end of each request, not in the memory section."""
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
@@ -129,10 +128,8 @@ class MemoryEdit:
 
 
 def check_label(label: str) -> str:
-    """Return `label` in the form of names after checking it.
-
-    Raises: InvalidInput: unless it is 1 to 100 letters, digits, `_`, `.`, `/` or `-`, beginning with a letter or digit.
-    """
+    """Return `label` in the form of names after checking it. Raises: InvalidInput: unless it is 1 to 100 letters,
+    digits, `_`, `.`, `/` or `-`, beginning with a letter or digit."""
     if not _LABEL.fullmatch(label := name_form(label)):
         raise InvalidInput(
             f"block label {label[:80]!r} can't be used: 1 to 100 letters, digits, _ . / and - without spaces"
@@ -155,10 +152,8 @@ def rewrite(block: Block, value: str) -> Block:
 
 
 def check_no_line_numbers(block: Block, **texts: str) -> Block:
-    """Return the block after checking that no text for it has the numbers that lines are only shown with.
-
-    Raises: LineNumbersInText: unless the block has such texts itself.
-    """
+    """Return the block after checking `texts`, name of an argument -> text that a tool would write into the block.
+    Raises: LineNumbersInText: one has line numbers, with which blocks are only shown, and the block itself has none."""
     for name, text in texts.items():
         if _LINE_NUMBER.search(text) and not _LINE_NUMBER.search(block.value):
             raise LineNumbersInText(name)
@@ -171,10 +166,7 @@ def append_text(block: Block, text: str) -> Block:
 
 
 def replace_text(block: Block, old: str, new: str) -> Block:
-    """Return the block with its one occurrence of `old` replaced.
-
-    Raises: TextNotFound: none; TextAmbiguous: more than one, with their line numbers from 1; and as `rewrite`.
-    """
+    """Return the block with its one occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous; as `rewrite`."""
     if block.read_only:
         raise BlockReadOnly(block.label)
     # An empty `old` stands between any two characters; it is unique only in an empty block.
@@ -196,14 +188,13 @@ def replace_text(block: Block, old: str, new: str) -> Block:
 
 
 def _find_all(value: str, text: str) -> list[int]:
-    """Return the places of `text` in the value, overlapping ones too."""
+    """Return the indexes at which `text` begins in `value`, ascending, also of occurrences that overlap."""
     return [match.start() for match in re.finditer(f"(?={re.escape(text)})", value)] if text else []
 
 
 def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
     """Return the block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 and a line that it
-    does not have are the end. Raises: as `rewrite`.
-    """
+    does not have are the end. Raises: as `rewrite`."""
     lines = block.value.split("\n") if block.value else []
     position = line if 0 <= line <= len(lines) else len(lines)
     return rewrite(block, "\n".join([*lines[:position], text, *lines[position:]]))
@@ -212,13 +203,13 @@ def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("label", "label_text", "tags", "identifier_keys")
 class BlockFilter:
-    """Which blocks: all conditions hold.
+    """Selects blocks, for which all conditions must hold; None and empty ask for nothing.
 
     `label` is the whole label; `label_text`, `value_text` and `description_text` are parts, in any case. `all_tags`:
     every tag is needed, not only one of them. `agents_min` and `agents_max` are how many agents have it, both ends
-    included; `agents_in` are the numbers that will do. `agent_id`: blocks that this agent has. `identity_id` and
-    `identifier_keys`: of this identity, of an identity with one of these keys. `holding`: what its
-    metadata hold, as the name of an object in them, a name there and its value.
+    included; `agents_in` lists the numbers of agents that are allowed. `agent_id`: blocks that this agent has.
+    `identity_id` and `identifier_keys`: of this identity, of an identity with one of these keys. `holding`: what their
+    metadata hold, each as (name of an object in them, name in that object, value).
     """
 
     label: str | None = None

@@ -56,13 +56,12 @@ class Conversation:
 
     @property
     def key(self) -> ConversationKey:
-        """The key of its rows."""
+        """The agent's id and the number of the conversation, by which its messages and runs are stored."""
         return self.agent_id, self.seq
 
 
 SYSTEM_SEQ = -(2**40)
-"""The number of the system message of an agent's first conversation. Those of the others follow; all precede the log,
-whose numbers begin at 0."""
+"""The number of the first conversation's system message; the others' follow, before the log, which begins at 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,14 +156,14 @@ class CompactionSettings:
 
     @classmethod
     def of(cls, agent: Agent, own: CompactionSettings | None = None) -> CompactionSettings:
-        """Return those of an agent; a field that `own` has wins."""
+        """Return the compaction settings of an agent; a field that `own`, the settings of one request, has wins."""
         settings = cls(**agent.settings.get(COMPACTION, {}))
         own_fields = {} if own is None else {name: getattr(own, name) for name in cls.__slots__}
         return replace(settings, **{name: value for name, value in own_fields.items() if value is not None})
 
     @property
     def takes_all(self) -> bool:
-        """Whether all messages leave that may."""
+        """Whether all messages leave the view that may leave it."""
         return self.mode in ("all", "self_compact_all")
 
     @property
@@ -176,7 +175,7 @@ class CompactionSettings:
         return None if self.evict_share is None else min(0.9, 1 - self.evict_share)
 
     def clip(self, text: str) -> str:
-        """Return the summary, cut."""
+        """Return `text`, a summary, cut to `clip_chars`."""
         limit = CLIP_CHARS if self.clip_chars is None else self.clip_chars
         return text[:limit] if limit else text
 
@@ -216,7 +215,7 @@ class SummarySettings:
 
     @classmethod
     def of(cls, agent: Agent) -> SummarySettings:
-        """Return those of an agent."""
+        """Return the summary settings of an agent."""
         return cls(**(agent.settings.get(SUMMARIES) or {}))
 
 
@@ -250,7 +249,7 @@ class ConversationState:
 
     Args:
         active_run_seq: the run of the conversation that is running, else the oldest that waits; None: all have ended.
-        agent: as `agent_in` this conversation; its own `message_count` may be old.
+        agent: the agent as `agent_in` returns it for this conversation; its own `message_count` may be old.
         message_count: how many messages the agent has.
         next_run_seq, next_message_seq: the agent's next numbers.
         embedded: whether the agent's messages get vectors.
@@ -274,11 +273,6 @@ class ConversationState:
     has_notes: bool
     has_others: bool
 
-    @property
-    def has_graph(self) -> bool:
-        """Whether the agent has facts."""
-        return "graph" in self.has
-
     def with_messages(self, messages: Sequence[Message]) -> ConversationState:
         """Return the state after these messages were appended to the conversation."""
         if not messages:
@@ -300,7 +294,7 @@ class ConversationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationFilter:
-    """Which conversations: all conditions hold. `text` is a part of the summary, in any case."""
+    """Selects conversations, for which all conditions must hold. `text` is a part of the summary, in any case."""
 
     agent_id: AgentId | None = None
     archived: bool | None = None
@@ -325,7 +319,7 @@ class MessageCounts:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The messages of a conversation that wait: their tokens, the number of the last, -1: none, and how many."""
+    """A conversation's messages that wait for background work: tokens in all, number of the last (-1: none), count."""
 
     tokens: int
     upto_seq: int

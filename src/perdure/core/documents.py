@@ -31,12 +31,12 @@ class Document:
 
     @property
     def pages(self) -> int:
-        """How many pages; 0: this kind has none."""
+        """The number of pages; 0: files of this kind have none."""
         return len(self.page_starts)
 
     @property
     def line_count(self) -> int:
-        """How many lines, a last one without a line feed included."""
+        """The number of lines, including a last one without a line feed."""
         return self.text.count("\n") + (bool(self.text) and not self.text.endswith("\n"))
 
 

@@ -80,10 +80,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.model_errors import *  # noqa: F403  # noqa: F403
+from perdure.core.model_errors import *  # noqa: F403
 from perdure.core.model_errors import ToolError as ToolError
 from perdure.core.runs import StopReason
-from perdure.core.store_errors import *  # noqa: F403  # noqa: F403
+from perdure.core.store_errors import *  # noqa: F403
 from perdure.core.store_errors import PerdureError as PerdureError
 from perdure.core.text.pip_line import pip_line
 
@@ -123,15 +123,15 @@ class MessageTooLarge(InvalidInput):
     def __init__(
         self, *, size: int, limit: int, whose: str = "", helps: str = "raise PERDURE_MESSAGE_LIMIT_CHARS"
     ) -> None:
-        of = f" of {whose}" if whose else ""
+        owner = f" of {whose}" if whose else ""
         super().__init__(
-            f"the message has {size:,} characters, the limit{of} is {limit:,}: send it in parts, or {helps}"
+            f"the message has {size:,} characters, the limit{owner} is {limit:,}: send it in parts, or {helps}"
         )
         self.size, self.limit = size, limit
 
 
 class TooMany(InvalidInput):
-    """More of something than one agent, item or request may have. Nothing was written."""
+    """An agent, item or request has more of `what` than `setting` lets it have. Nothing was written."""
 
     def __init__(self, what: str, *, count: int, limit: int, setting: str) -> None:
         super().__init__(f"{count:,} {what} are too many, the limit is {limit:,}: use fewer, or raise {setting}")
@@ -230,8 +230,7 @@ class EmbeddingMismatch(InvalidInput):
 
 
 class SourceInvalid(InvalidInput):
-    """A tool's source can't be used: it does not parse, or does not say what a tool needs. `line` is None where it is
-    about the whole source."""
+    """A tool's source does not parse, or lacks what a tool needs. `line` is None where that is the whole source."""
 
     def __init__(self, reason: str, *, line: int | None = None) -> None:
         super().__init__(reason if line is None else f"line {line}: {reason}")
@@ -247,7 +246,7 @@ class SchemaMismatch(InvalidInput):
 
 
 class NotFound(PerdureError):
-    """There is no such thing in this organisation."""
+    """There is no such thing in this organisation; `kind` says what in words, `key` is its id, name or label."""
 
     def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
         what, of, owner = kind.partition(" of this ")
@@ -272,7 +271,7 @@ class Conflict(PerdureError):
 
 
 class VersionConflict(Conflict):
-    """Somebody else changed the thing between its reading and this write."""
+    """Another writer changed the thing `key` after it was read; `expected` and `found` are its versions."""
 
     def __init__(self, key: str, *, expected: int, found: int | None) -> None:
         super().__init__(
@@ -318,7 +317,8 @@ class GroupBusy(Conflict):
 
 
 class ApprovalPending(Conflict):
-    """Calls of the conversation wait for a person, or for results of the caller. Until then nothing else is said."""
+    """Tool calls of the conversation, `calls` by their ids, wait for a person or for results of the caller. Until then
+    the conversation takes no message; `what` says what was refused, as a verb with its object."""
 
     def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str], what: str = "send a new message") -> None:
         self.summary = (
@@ -330,7 +330,7 @@ class ApprovalPending(Conflict):
 
 
 class IdempotencyMismatch(Conflict):
-    """The idempotency key of an earlier message came with another one."""
+    """A new message came with the idempotency key of an earlier, different message."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"idempotency key {key!r} was used for another message here: use a new key for a new message")
@@ -338,7 +338,7 @@ class IdempotencyMismatch(Conflict):
 
 
 class BlockNotFound(NotFound, ToolError):
-    """The agent has no memory block of this label."""
+    """The agent has no memory block with this label; `known` are the labels that it has."""
 
     def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
         NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
@@ -354,8 +354,7 @@ class RequestRefused(PerdureError):
 
 
 class ConversionFailed(PerdureError):
-    """A file could not be turned into text: it is damaged, encrypted, not what its name says, or past a limit. Other
-    files are not touched by it."""
+    """A file can't be turned into text, as it is damaged, encrypted, not what its name says, or past a limit."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"file {name[:80]!r} could not be converted: {reason}")

@@ -41,7 +41,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunCancelRequested:
-    """Somebody asked for the end of the run."""
+    """A caller asked for the end of the run."""
 
     run_id: RunId
     type: Literal["run.cancel_requested"] = "run.cancel_requested"
@@ -88,10 +88,10 @@ RoomKind = Literal["evict", "merge", "stub", "swap", "engine"]
 
 @dataclass(frozen=True, slots=True)
 class ViewFull:
-    """The next request would take more than `budget_tokens`, so its view is compacted first.
+    """The next request would take `tokens`, more than `budget_tokens`, so its view is compacted first.
 
-    `by`: older messages are summarised, summaries are merged, or large texts are cut. `swap`: the request fits, and
-    costs less with summaries that were prepared. `engine`: it fits, and the agent's context engine wants it smaller.
+    `by`: `evict` summarises older messages, `merge` merges summaries, `stub` cuts large texts. `swap`: the request
+    fits, but costs less with prepared summaries; `engine`: it fits, and the context engine wants it smaller.
     """
 
     tokens: int
@@ -224,9 +224,9 @@ DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments", "progres
 class Delta:
     """A piece of an answer as it streams. `index` numbers the calls of one answer, from 0; 0 for other kinds.
 
-    `awaits`: what a call of this name will wait for, as far as known before it is complete. `loop_arguments`: those of
-    its arguments that are the loop's, told with its name, and `refused`: that it can't be run. The text of `progress`
-    says what a slow model does before the first piece; nobody stores it.
+    Deltas of a tool's name also say what is known before the call is complete: what it will wait for (`awaits`), which
+    of its arguments are the loop's (`loop_arguments`), and that it can't be run (`refused`). The text of `progress`
+    says what a slow model does before the first piece; it is never stored.
     """
 
     step_id: StepId
@@ -286,7 +286,7 @@ _EVENT_TYPES: dict[str, type[Event]] = {event.__dataclass_fields__["type"].defau
 
 
 def events_to_text(events: Sequence[Event]) -> tuple[str, str]:
-    """Return kinds and fields of events that are stored together, for `events_from_text`.
+    """Return (kinds separated by commas, fields as JSON) of events that are stored together, for `events_from_text`.
 
     The fields of one event are an object, those of several a list. A message is written as its number.
     """
@@ -320,7 +320,7 @@ def _event_shape(event: Event | Delta | Failure) -> dict[str, Any]:
 
 
 def _event_of(kind: str, shape: dict[str, Any]) -> Event:
-    """Return the event of this kind with the fields in a stored shape."""
+    """Return the event of the type `kind` with the fields in `shape`, which JSON held. Raises: ValueError."""
     match kind:
         case "rows.cut":
             shape["stubs"] = {int(seq): chars for seq, chars in shape["stubs"].items()}

@@ -16,11 +16,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun:
-    """Commands of a noun of the command line.
+    """The commands `perdure NOUN VERB` of one noun.
 
     Args:
-        modules: those that hold its verbs.
-        help: what its help says; empty: the noun is another's, which gets these verbs too.
+        modules: the modules that hold its verbs.
+        help: what its help says; empty: the kernel or another feature declares the noun, and these verbs are added.
     """
 
     modules: Sequence[str]
@@ -29,14 +29,14 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSetting:
-    """A setting of agents.
+    """A setting that agents may have.
 
     Args:
-        check: what is called with the settings of an agent that has it; it raises InvalidInput.
-        shape: the type of its values in requests.
-        keeps_empty: whether an empty object is a value, and not no setting.
-        keeps_false: whether false is one.
-        of_companions: what agents have that tidy the memory of others; None: nothing.
+        check: reference of the function that is called with the settings of an agent that has it; raises InvalidInput.
+        shape: reference of the type of its values in requests.
+        keeps_empty: whether an empty object is stored as a value; else it removes the setting.
+        keeps_false: whether false is stored as a value; else it removes the setting.
+        of_companions: the value for companions, agents that tidy the memory of others; None: they get none.
     """
 
     check: str
@@ -48,11 +48,11 @@ class AgentSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
-    """A model that is there without a provider.
+    """A model that Perdure offers without a provider.
 
     Args:
-        model: its class.
-        about: what is said of it where there is no other.
+        model: reference of its class.
+        about: the text that tells users about it where there is no other model.
     """
 
     model: str
@@ -64,7 +64,7 @@ class TableUse:
     """What the store has to know of a table whose rows are an agent's, by its column `agent_id`.
 
     Args:
-        key: the other columns of its key.
+        key: the columns of its primary key beside `agent_id`.
         has_callback: whether it has a column `callback`, with secrets that may be encrypted anew.
         at_once: the condition of rows that go with the agent itself, as others would see it through them.
         spread_key: the primary key that it needs where rows lie on several nodes: the agent, and what finds a row.
@@ -85,12 +85,13 @@ class OrgTable:
     the whole table.
 
     Args:
-        of: its column that names a row of another such table, and that table; none: it has a column `org_id`.
-        sealed: its column with what is stored encrypted, as base64.
-        names_tools: whether its `name` is what a tool, its `tool_id`, is called where it comes from.
+        of: (column, other table of an organisation to whose rows it points); None: it has a column `org_id`.
+        sealed: its column of encrypted values, as base64.
+        names_tools: whether a row says, as `name`, how the tool `tool_id` is called where the tool comes from.
         why: why there are so few rows that each node can have them; or, with `is_local`, why the first node has them.
-        is_own: its feature deletes its rows itself, when nothing else of the organisation is left.
-        family: the first of the tables with which its rows lie by that column, instead; empty: each node has them all.
+        is_own: whether its feature deletes its rows itself, when nothing else of the organisation is left.
+        family: where its rows are spread over nodes by the column in `of`: the first of the tables whose rows lie on
+            the same node; empty: each node has all rows.
         queues: as those of a `TableUse`.
     """
 
@@ -111,10 +112,10 @@ class ArchiveUse:
     and they are deleted with them.
 
     Args:
-        columns: those with their ids.
-        holds: what is in them, in words.
+        columns: the columns of the table with the ids of archives.
+        holds: what is in the archives, in words.
         help: what helps whoever wants to change one; empty: what each caller says.
-        kind: what a row is, in words.
+        kind: what a row of the table is, in words.
     """
 
     table: str
@@ -126,19 +127,19 @@ class ArchiveUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootUse:
-    """What the store has to know of a table of things of an organisation, by `id`, `org_id` and `number`.
+    """What the store has to know of a table `name` of things of organisations, with `id`, `org_id` and `number`.
 
     Args:
-        key: the column in the tables of its parts, and of those in `of_agents`, that has its id.
-        parts: table of its parts -> the rest of their key.
-        links: table of other things that its parts link to -> that table -> the column of their id, and its other key.
-        of_agents: those of its tables whose rows go at once with the agent of their `agent_id`.
-        owner: its column of the agent with which it is deleted.
-        ends_with_agents: whether it is deleted with the last agent that the first table of `of_agents` gives it.
-        with_ids: those of its parts whose rows have an `id` in the directory of ids.
+        key: the column with the thing's id in the tables of `parts` and `of_agents`.
+        parts: table of its parts -> the other columns of their key.
+        links: table of other things -> table that links parts to them -> (column of the other's id, rest of the key).
+        of_agents: tables whose rows are deleted at once with the agent in their column `agent_id`.
+        owner: its column with the agent with which it is deleted; empty: none.
+        ends_with_agents: whether it is deleted with the last agent in the first table of `of_agents`.
+        with_ids: the tables among `parts` whose rows have an `id` in the directory of ids.
         has_sources: whether the sources of what is written to it are kept.
-        ends: a statement that runs when the thing `:id` is deleted.
-        unique: its column whose values are unique in an organisation.
+        ends: the SQL statement that runs when the thing `:id` is deleted; empty: none.
+        unique: its column whose values are unique in an organisation; empty: none.
         is_in_prompts: whether an agent that loses one needs a new prefix.
         reference: why each node has all of its rows, where rows lie on several; empty: they lie as their ids say.
     """
@@ -163,11 +164,12 @@ class TextUse:
     """What forgetting has to know of a table with texts of users, models and tools.
 
     Args:
-        place: what these are called where a text is forgotten, of `PLACE_NAMES`.
+        place: the name of its texts where a text is forgotten, a key of `PLACE_NAMES`.
         owners: the table of the things that have them, as `text_owners` or the kernel finds them.
-        owner: the column with the id of such a thing; or the condition of the rows of one `:owner`.
+        owner: the column with the id of the owner; or the SQL condition of the rows that belong to the id `:owner`.
         key: the columns of its key beside the owner, in order.
-        is_wide: whether a row may hold a whole request.
+        texts: the columns with the texts.
+        is_wide: whether a row may be as large as a whole request to a model.
     """
 
     name: str
@@ -180,51 +182,51 @@ class TextUse:
 
     @property
     def of_owner(self) -> str:
-        """The condition of the rows of one `:owner`."""
+        """The SQL condition of the rows that belong to the owner with the id `:owner`."""
         return self.owner if " " in self.owner else f"{self.owner} = :owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One capability. Modules are named from `perdure.features.NAME`, such as `routes` or `pages:SECTION`.
+    """One capability. A reference names a module of its folder, or an object in one: `routes`, `pages:SECTION`.
 
     Args:
-        name: that of its folder.
+        name: the name of its folder.
         nouns: noun of the command line -> its commands.
-        verbs: command of every day -> where it stands.
+        verbs: name of a command without a noun, `perdure VERB` -> its module and help.
         routes: modules with a `router` of the HTTP API.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
-        slashes: how a command of the chat is used, such as `/facts [TEXT]` -> its function.
-        sections: page of the dashboard -> the `Section` that it shows as well.
-        tools: a module whose functions of these names are memory tools. The file `tools.toml` of the folder describes
+        slashes: usage of a command of the chat, such as `/facts [TEXT]` -> its function.
+        sections: page of the dashboard -> the `Section` that is added to it.
+        tools: a module whose functions with names in `tools.toml` are memory tools. That file of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
-        toolboxes: kind of tool -> what makes, of the `App`, the `FeatureToolbox` that runs them; see `perdure.app`.
+        toolboxes: kind of tool -> function of the `App` that makes the `FeatureToolbox` for it; see `perdure.app`.
         agent_settings: name -> a setting that agents may have.
-        models: what makes the models that this process serves itself, of the settings.
-        built_in: handle -> a model that is there without a provider.
+        models: function of the settings that makes the models which this process serves itself.
+        built_in: handle -> a model that Perdure offers without a provider.
         uses: the features that it imports; it is left out where one of them is missing.
         pages: modules with `pages` of the dashboard; those with a `link` stand in its head.
-        own_settings: settings of agents that nobody else changes; copies of an agent lack them.
-        parts: name -> class, an `AsyncPart`, of what every agent and the store have by this name.
-        agent_parts: as `parts`, of agents only; `MODULE:CLASS.METHOD` is a method of theirs.
-        store_parts: as `parts`, of the store only.
-        has: what an agent may have -> the expression that finds it: not null and not false for the agent `a` that has
-            it, whose id is `{agent}`. It is read with the agent, so that for others nothing is called.
+        own_settings: names of agents' settings that only the feature changes; copies of an agent lack them.
+        parts: attribute of every agent and of the store -> its class, an `AsyncPart`.
+        agent_parts: as `parts`, for agents only; `MODULE:CLASS.METHOD` is a method of theirs.
+        store_parts: as `parts`, for the store only.
+        has: name in `ConversationState.has` -> SQL expression, not null and not false for an agent `a` with the id
+            `{agent}` that has such a thing. It is read with the agent, so that nothing is called for others.
         services: classes of what runs beside the runner; see `Service` of `perdure.app`.
-        tables: those that agents have, so that they can be deleted and forgotten; inner rows first. The folder's
+        tables: tables with rows of agents, so that they can be deleted and forgotten; inner rows first. The folder's
             `migrations` make them.
-        org_tables: those that organisations have; inner rows first.
-        roots: its tables of things that are no agent's.
+        org_tables: tables with rows of organisations; inner rows first.
+        roots: tables of things that belong to no single agent.
         text_tables: its tables with texts.
-        text_owners: table of things with texts -> the ids of those that agent `:agent_id` has, and of the agents that
-            have `:id`.
-        one_form: table and column of names that migration 86 stores anew -> the key of the table, and when two rows,
-            `o` and `t`, may not have the same name.
-        counts: what is counted for an archive -> table and column of the count, the condition of its row and the query
-            that counts anew.
-        archives: those that belong to what it has.
-        copies: the `CopyPart` of what an agent's copy has of it.
-        texts: the `TextKeeper` of its texts.
+        text_owners: table of things with texts -> (SQL for the ids of those that agent `:agent_id` has, SQL for the
+            ids of the agents that have `:id`).
+        one_form: `TABLE COLUMN` of names that migration 86 brings into one form -> (columns of the key, SQL condition
+            under which two rows, `o` and `t`, may not have the same name; empty: they always may).
+        counts: what is counted for an archive -> (table, column of the count, SQL condition of its row, SQL that
+            counts again).
+        archives: archives that belong to its things.
+        copies: reference of the `CopyPart` for agent files.
+        texts: reference of the `TextKeeper` for its texts.
         points: name of a `Point` of the kernel -> the function that is called there.
     """
 
@@ -262,7 +264,7 @@ class Feature:
 
     @property
     def package(self) -> str:
-        """The package of its folder."""
+        """The name of its Python package."""
         return f"perdure.features.{self.name}"
 
     @property
@@ -276,7 +278,7 @@ class Feature:
         return _FOLDER / self.name
 
     def load(self, reference: str) -> Any:
-        """The module, or the name in one, that a reference means."""
+        """Import and return what `reference` names in this package: `MODULE`, or the object `NAME` of `MODULE:NAME`."""
         module, _, name = reference.partition(":")
         found = import_module(f"{self.package}.{module}")
         return getattr(found, name) if name else found
@@ -287,7 +289,10 @@ _FOLDER = Path(__file__).parents[1] / "features"
 
 @functools.cache
 def find_features() -> Sequence[Feature]:
-    """All features that are there with what they use, each behind those that it uses, else in the order of names."""
+    """Return the installed features, each behind those in its `uses`, else by name.
+
+    A feature is left out where one that it uses is missing.
+    """
     names = sorted(module.name for module in pkgutil.iter_modules([str(_FOLDER)]) if module.ispkg)
     waiting: list[Feature] = [import_module(f"perdure.features.{name}.feature").FEATURE for name in names]
     found: dict[str, Feature] = {}
@@ -300,27 +305,27 @@ def find_features() -> Sequence[Feature]:
 @functools.cache
 def feature_settings() -> Mapping[str, tuple[Feature, AgentSetting]]:
     """The settings of agents by their names, each with its feature."""
-    return {name: (one, setting) for one in find_features() for name, setting in one.agent_settings.items()}
+    return {name: (feature, one) for feature in find_features() for name, one in feature.agent_settings.items()}
 
 
 @functools.cache
 def feature_models() -> Mapping[str, tuple[Feature, BuiltIn]]:
     """The models that are there without a provider, by their handles, each with its feature."""
-    return {handle: (one, model) for one in find_features() for handle, model in one.built_in.items()}
+    return {handle: (feature, model) for feature in find_features() for handle, model in feature.built_in.items()}
 
 
 def feature_tables() -> Sequence[TableUse]:
-    """The tables of all features."""
+    """The `tables` of all features."""
     return [table for feature in find_features() for table in feature.tables]
 
 
 def feature_org_tables() -> Sequence[OrgTable]:
-    """The tables of all features that organisations have."""
+    """The `org_tables` of all features."""
     return [table for feature in find_features() for table in feature.org_tables]
 
 
 def feature_roots() -> Sequence[RootUse]:
-    """The things of all features that are no agent's."""
+    """The `roots` of all features."""
     return [root for feature in find_features() for root in feature.roots]
 
 
@@ -334,10 +339,10 @@ T = TypeVar("T")
 
 
 class Point(Generic[P, T]):
-    """A place in the kernel where features act: those that name it are called one after the other, in their order.
+    """A place in the kernel where features act.
 
-    Args:
-        name: as features name it.
+    The functions that features give for its `name`, in `Feature.points`, are called one after the other, in the order
+    of `find_features`. `P` are their parameters, `T` is what each returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -345,9 +350,9 @@ class Point(Generic[P, T]):
 
     @functools.cached_property
     def functions(self) -> Sequence[Callable[P, T]]:
-        """What is called, without a query where no feature is there."""
+        """The functions that features give for this point."""
         return [feature.load(feature.points[self.name]) for feature in find_features() if self.name in feature.points]
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> list[T]:
-        """Call them, and return what each returned."""
+        """Call each function of the point with these arguments, and return their results in order."""
         return [function(*arguments, **named) for function in self.functions]

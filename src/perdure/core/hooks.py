@@ -136,8 +136,8 @@ class AfterTool(_Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeCompaction(_Payload):
-    """Something is about to leave the window, because the request does not fit it otherwise. Blocked: the run ends
-    without a model call."""
+    """Messages are about to leave the window, because the next request would take more than `budget_tokens`. Blocked:
+    the run ends without a model call. `by` is a `RoomKind`."""
 
     by: str
     budget_tokens: int
@@ -146,7 +146,7 @@ class BeforeCompaction(_Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterCompaction(_Payload):
-    """Something has left the window. Nothing to block."""
+    """Messages have left the window; `by` is a `RoomKind`. It can't be blocked."""
 
     by: str
     point: Literal["after_compaction"] = "after_compaction"
@@ -154,7 +154,7 @@ class AfterCompaction(_Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd(_Payload):
-    """A run is about to end, or has ended where something else ended it. Nothing to block."""
+    """A run is about to end, or has ended where another process ended it. It can't be blocked."""
 
     stop_reason: str
     text: str
@@ -164,14 +164,14 @@ class RunEnd(_Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationEnd(_Payload):
-    """A conversation is over: it, or its agent, was deleted. Nothing to block, and nobody is left to tell."""
+    """A conversation is over: it, or its agent, was deleted. It can't be blocked, and a context is not used."""
 
     point: Literal["conversation_end"] = "conversation_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(_Payload):
-    """The messages of a conversation were taken out of view. Nothing to block."""
+    """The messages of a conversation were taken out of view by a reset. It can't be blocked."""
 
     point: Literal["reset"] = "reset"
 
@@ -197,11 +197,11 @@ class HookInfo:
     """How a hook is called.
 
     Args:
-        points: where.
+        points: the points at which it is called.
         source: where it comes from, for people: a file, a package, the program.
         tools: patterns of tool names, such as `mcp_*`; at the points of tools it is called for these only. Empty: all.
         timeout_s: after so many seconds it has failed.
-        if_it_fails: what then counts.
+        if_it_fails: whether the action goes on or is blocked when the hook fails.
     """
 
     name: str

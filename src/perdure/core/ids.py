@@ -108,7 +108,10 @@ def id_in_run(run_id: RunId, part: Literal["input", "step", "answer"], index: in
 
 
 def run_of(id_: str) -> RunId | None:
-    """Return the run that an id leads to, if it is one of a run's ids; None: it can't be."""
+    """Return the id of the run to which the id of a message or step leads; None: `id_` has no such form.
+
+    Whether the run exists is another question: any id of the right form gives one.
+    """
     try:
         digits = int(id_[-36:-33], 16) ^ int(id_[-3:], 16) * _MIX & 0xFFF
     except ValueError:  # it is no id

@@ -19,8 +19,7 @@ INNER_THOUGHTS = "inner_thoughts"
 _TRAINED = (THINKING, INNER_THOUGHTS, HEARTBEAT)
 
 SLEEPTIME_TYPES = ("sleeptime_agent", "voice_sleeptime_agent")
-"""The types of companions, which tidy the memory of another agent. Their loop is the usual one, with a prompt of its
-own."""
+"""The types of companions, which tidy the memory of another agent: the usual loop with a prompt of its own."""
 _HEARTBEAT_TYPES = frozenset({"memgpt_agent", "memgpt_v2_agent", "split_thread_agent"})
 
 _SCHEMAS: Mapping[str, Mapping[str, Any]] = {
@@ -47,34 +46,34 @@ class AgentLoop:
     prompt: Literal["base", "heartbeats", "sleeptime"] = "base"
     arguments: tuple[str, ...] = ()
 
-    def added(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The arguments that this loop adds to a schema: a tool's own argument of such a name stays the tool's."""
+    def extra_arguments(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the arguments that this loop adds to `parameters`, a tool's JSON schema that lacks them."""
         own = parameters.get("properties", {})
         return tuple(name for name in self.arguments if name not in own)
 
-    def read(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
-        """A call's arguments, with thoughts under their name here, and which of them the tool ignores.
+    def read_arguments(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
+        """Return (a call's arguments with thoughts under the name `thinking`, the names of those to ignore).
 
-        Models write the arguments of the loops that they were trained with, also those of another one: they are ignored
-        where the tool takes no others than its own. With `strict` so is everything that is not the tool's.
+        Models write arguments of loops that they were trained with, also of another one than this: those are ignored
+        where the schema `parameters` takes no others than its own. With `strict` all others are ignored.
         """
         try:
-            given = json.loads(text)
+            values = json.loads(text)
         except (ValueError, RecursionError):
             return text, ()
         own = parameters.get("properties", {})
-        if not isinstance(given, dict) or parameters.get("additionalProperties") is not False:
+        if not isinstance(values, dict) or parameters.get("additionalProperties") is not False:
             return text, ()
-        if THINKING in self.added(parameters) and INNER_THOUGHTS in given.keys() - own and THINKING not in given:
-            given = {THINKING if name == INNER_THOUGHTS else name: value for name, value in given.items()}
-            text = json.dumps(given, ensure_ascii=False)
-        added = (*own, *self.added(parameters))
-        return text, [name for name in given if name not in added and (strict or name in _TRAINED)]
+        extra = self.extra_arguments(parameters)
+        if THINKING in extra and INNER_THOUGHTS in values.keys() - own and THINKING not in values:
+            values = {THINKING if name == INNER_THOUGHTS else name: value for name, value in values.items()}
+            text = json.dumps(values, ensure_ascii=False)
+        return text, [name for name in values if name not in (*own, *extra) and (strict or name in _TRAINED)]
 
     def offer(self, tool: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The tool as the model is offered it: with the arguments of the loop, each required."""
+        """Return the tool as the model is offered it: with the arguments of the loop, each required."""
         parameters = tool["parameters"]
-        if not (added := self.added(parameters)):
+        if not (added := self.extra_arguments(parameters)):
             return tool
         before = [name for name in added if name == THINKING]
         after = [name for name in added if name != THINKING]
@@ -94,7 +93,7 @@ _NATIVE = AgentLoop(heartbeats=True, prompt="heartbeats", arguments=(HEARTBEAT,)
 
 
 def loop_of(agent_type: str, settings: Mapping[str, Any]) -> AgentLoop:
-    """The loop of an agent of this type. A model that is set to reason by itself needs no argument for its thoughts."""
+    """Return the loop of an agent of this type. A model that is set to reason needs no argument for its thoughts."""
     if agent_type not in _HEARTBEAT_TYPES:
         return _SLEEPTIME if agent_type in SLEEPTIME_TYPES else FREE
     effort = settings.get("reasoning_effort")
@@ -102,9 +101,9 @@ def loop_of(agent_type: str, settings: Mapping[str, Any]) -> AgentLoop:
     return _NATIVE if reasons else _WITH_THOUGHTS
 
 
-def with_words(arguments: str, name: str) -> str:
-    """The arguments, with the one of this name as a text if it was given as another value that surely means one: a
-    number, texts in a list, the text of an object, any other value as JSON."""
+def with_text_argument(arguments: str, name: str) -> str:
+    """Return a call's `arguments` with the one called `name` as a text, if the model gave it as another value: a list
+    of texts or an object with a text becomes that text, any other value becomes JSON."""
     rest, taken = split_arguments(arguments, (name,))
     try:
         words = "" if not taken or isinstance(taken[name], str | None) else _words(taken[name])
@@ -114,17 +113,18 @@ def with_words(arguments: str, name: str) -> str:
 
 
 def _words(value: Any) -> str:
+    """Return the text that a value of JSON means, as `with_text_argument` says; empty: none."""
     if isinstance(value, str) or not (value or value in (0, False)):
         return value or ""
-    if isinstance(value, dict) and (said := [value[key] for key in ("text", "content", "message") if key in value]):
-        return next(filter(None, map(_words, said)), "")
+    if isinstance(value, dict) and (texts := [value[key] for key in ("text", "content", "message") if key in value]):
+        return next(filter(None, map(_words, texts)), "")
     if isinstance(value, list) and all(isinstance(one, str | dict | list | None) for one in value):
         return "\n".join(filter(None, map(_words, value)))
     return json.dumps(value, ensure_ascii=False)
 
 
 def split_arguments(text: str, names: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """(A call's arguments as JSON without those of these names, the values of these). What is no JSON object stays."""
+    """Return (a call's arguments as JSON without those in `names`, name -> value of these); no object: (`text`, {})."""
     if not names:
         return text, {}
     try:

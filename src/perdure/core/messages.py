@@ -74,7 +74,7 @@ class Image:
 
     @property
     def text(self) -> str:
-        """What stands for the picture where only text can be."""
+        """A line that describes the picture where only text can be."""
         return f"[image, {self.media_type}, {len(self.data) * 3 // 4:,} bytes]"
 
 
@@ -122,8 +122,7 @@ class ToolCall:
 
     @property
     def speech(self) -> str:
-        """What the agent says to a person by this call; empty for a refused one, or of another tool than
-        `send_message`."""
+        """What the agent says to a person by this call of `send_message`; empty for a refused or another one."""
         if self.name != SEND_MESSAGE or self.refused:
             return ""
         text = split_arguments(self.arguments, ("message",))[1].get("message")
@@ -231,7 +230,7 @@ class Draft:
     """A message to append: without sequence number and agent.
 
     Args:
-        sources: what it brings from outside; None: as its sender says.
+        sources: what untrusted content it brings from outside; None: only what its sender implies.
     """
 
     id: MessageId
@@ -246,7 +245,7 @@ class Draft:
 
     @property
     def outside_sources(self) -> tuple[Source, ...]:
-        """What it brings from outside: another agent, if one sent it."""
+        """The sources of what the message brings from outside: `sources`, else the agent or group that sent it."""
         if self.sources is not None:
             return self.sources
         sender = self.sender_id or ""
@@ -305,22 +304,21 @@ class Message:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the text of these parts, without reasoning and calls other than of `send_message`; a picture is a line in
-    brackets."""
+    """Return the text of parts in lines, without reasoning and calls but `send_message`; pictures are in brackets."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
-    said = [part for part in parts if isinstance(part, (Text, Image, ToolResult, ToolCall))]
-    texts = [(part.speech or None) if isinstance(part, ToolCall) else part.text for part in said]
+    shown = [part for part in parts if isinstance(part, (Text, Image, ToolResult, ToolCall))]
+    texts = [(part.speech or None) if isinstance(part, ToolCall) else part.text for part in shown]
     return "\n".join(text for text in texts if text is not None)
 
 
 def text_without_images(parts: Sequence[Part]) -> str:
-    """Return `text_of` these parts without the lines that stand for pictures: what is searched and searched for."""
+    """Return `text_of` these parts without the lines that describe pictures, as searches need it."""
     return text_of([part for part in parts if not isinstance(part, Image)])
 
 
 def user_texts(rows: Sequence[Draft | Message]) -> list[str]:
-    """Return what users say in these rows, without pictures."""
+    """Return the text of each message of a user among `rows`, in order, without pictures."""
     return [text_without_images(row.parts) for row in rows if row.role == "user" and row.kind == "message"]
 
 
@@ -341,7 +339,7 @@ def is_embedded(message: Message) -> bool:
 
 
 def text_of_json(parts: str) -> str:
-    """Return `text_of` the JSON of `parts_to_json`, without parsing the usual message of one text."""
+    """Return `text_of` the parts in JSON of `parts_to_json`, for speed without parsing the usual one plain text."""
     body = parts[len(_TEXT_FORM[0]) : -len(_TEXT_FORM[1])]
     if parts.startswith(_TEXT_FORM[0]) and '"' not in body and "\\" not in body:
         return body
@@ -371,7 +369,7 @@ def parts_from_json(text: str) -> tuple[Part, ...]:
 
 
 def _part_of(type: str, **fields: Any) -> Part:
-    """Return the part of this type with these fields, as JSON holds them."""
+    """Return the part of this type; `fields` are its fields as JSON holds them. Raises: ValueError: unknown type."""
     if type not in _PART_TYPES:
         raise ValueError(f"unknown message part {type!r}")
     for name in fields.keys() & {"stdout", "stderr", "loop_arguments", "ignored"}:
@@ -387,21 +385,18 @@ _TEXT_FORM = parts_to_json([Text("|")]).split("|")
 
 
 def check_same_calls(before: Message, parts: Sequence[Part] | None) -> None:
-    """Check that a revision has the same calls and results as the message; else later requests would be illegal.
+    """Check that `parts`, a revision, has the calls and results of `before`, as models need. Raises: InvalidInput."""
 
-    Raises: InvalidInput.
-    """
-
-    def ends(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    def calls_and_results(parts: Sequence[Part]) -> list[tuple[str, str]]:
         return [(part.type, part.call_id) for part in parts if isinstance(part, (ToolCall, ToolResult))]
 
-    if ends(before.parts) != ends(parts or ()):
+    if calls_and_results(before.parts) != calls_and_results(parts or ()):
         raise InvalidInput(f"{before.id} holds tool calls or results, which a revision can't remove, add or rename")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Which messages: all conditions hold. Times are of `occurred_at`, both ends included."""
+    """Selects messages, for which all conditions must hold. Times are of `occurred_at`, both ends included."""
 
     conversation_seq: int | None = None
     roles: tuple[Role, ...] = ()
@@ -412,9 +407,17 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class MessageScope:
-    """What a search of an agent's messages begins with: numbers of the agent, whether a reset is carried out, the graph
-    of its facts, and number and words of the messages that the index does not have yet, the newest first.
-    Only `scopes` makes one, of agents of its organisation."""
+    """What a search of an agent's messages begins with. Only `scopes` makes one, of agents of its organisation.
+
+    Args:
+        number: of the agent, in the full-text index.
+        words_seq: the first message whose words the index does not have yet.
+        next_seq: the number of the agent's next message.
+        count: how many messages it has.
+        is_resetting: whether a reset is being carried out.
+        graph_id: the graph of its facts; None: it has none.
+        waiting: (number, text for the index) of the messages that the index does not have yet, the newest first.
+    """
 
     number: int
     words_seq: int
@@ -439,7 +442,7 @@ class TurnPart:
 
 
 def unlogged_message(role: Role, text: str) -> Message:
-    """Return a message that is in no log: of a request that is about something else than a conversation's next turn."""
+    """Return a message that is in no log, for a request to a model that is no turn of a conversation."""
     return Message(
         id=MessageId("message-00000000-0000-4000-8000-000000000000"),
         agent_id=AgentId("agent-00000000-0000-4000-8000-000000000000"),

@@ -1,6 +1,5 @@
 """What goes wrong between us and a model, what tools say no with, and what keeps one from being run; named with all
-others in `perdure.core.errors`.
-"""
+others in `perdure.core.errors`."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class ModelError(PerdureError):
     def __init_subclass__(
         cls, *, kind: str = "", stop_reason: StopReason = "llm_api_error", retryable: bool = False
     ) -> None:
-        """Set what all errors of the class have. `kind` is also their code; without one they are an `llm_error`."""
+        """Set what all errors of a subclass have, from its `class` statement; `kind`, if given, is also their code."""
         super().__init_subclass__()
         if kind:
             cls.code = cls.kind = kind
@@ -71,7 +70,7 @@ class ModelOverloaded(ModelError, kind="llm_error", retryable=True):
 
 
 class ModelLoading(ModelOverloaded, kind="llm_error", retryable=True):
-    """Its server is still loading the model."""
+    """The model's server is still loading it."""
 
 
 class ModelUnreachable(ModelError, kind="llm_error", retryable=True):
@@ -109,8 +108,7 @@ class ModelOverflow(ModelError, kind="context_window_exceeded"):
 
     @property
     def is_of_answer(self) -> bool:
-        """Whether the request alone would leave the window a quarter for the answer: the room asked for that was too
-        much."""
+        """Whether the prompt fills at most three quarters of the window: then too much was reserved for the answer."""
         window = self.window_tokens or 0
         return self.prompt_tokens is not None and self.prompt_tokens <= window - window // 4
 
@@ -128,7 +126,7 @@ class ModelReplyInvalid(ModelError, kind="llm_error", stop_reason="invalid_llm_r
 
 
 class ModelNotFound(ModelError):
-    """No model of this handle is available in this process; `helps` says what to do, or is empty."""
+    """No model of this handle is available here. `known` are the handles that are; `helps` says what to do, if any."""
 
     def __init__(self, handle: str, *, known: Sequence[str], helps: str = "") -> None:
         text = f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}"
@@ -145,7 +143,7 @@ class IrreducibleFloor(PerdureError):
         sizes: part of the request -> its estimated tokens.
         refused_tokens: how many the provider has just refused as too large, although they are fewer than the window; 0:
             it has not.
-        message: the id of the message that is too large by itself, and its tokens; None: it is not one message.
+        message: (id, estimated tokens) of the message that is too large by itself; None: it is not one message.
     """
 
     code = kind = "context_window_exceeded"
@@ -176,7 +174,7 @@ class IrreducibleFloor(PerdureError):
 
 
 class ToolError(PerdureError):
-    """What a tool tells the model. It becomes the call's error result; the run goes on."""
+    """A tool can't do what the model asked. The message becomes the call's error result; the run goes on."""
 
 
 class InvalidArguments(ToolError):
@@ -207,7 +205,7 @@ class BlockReadOnly(ToolError):
 
 
 class BlockChanged(ToolError):
-    """A tool would rewrite a block that somebody else has changed since the model was shown it; nothing was written.
+    """A tool would rewrite a block that another writer has changed since the model was shown it. Nothing was written.
 
     Args:
         value: what the block holds now.
@@ -247,7 +245,7 @@ class TextAmbiguous(ToolError):
 
 
 class LineNumbersInText(ToolError):
-    """A text for a block has the numbers that its lines are only shown with."""
+    """The text in `argument` of a memory tool has the line numbers with which a block is only shown."""
 
     def __init__(self, argument: str) -> None:
         super().__init__(
@@ -262,8 +260,7 @@ class PatchInvalid(ToolError):
 
 
 class UntrustedWrite(ToolError):
-    """An agent wanted to change its memory after content from outside entered its context, and its setting
-    `untrusted_writes` does not let it."""
+    """An agent may not change its memory after content from outside entered its context; `policy` is its setting."""
 
     def __init__(self, tool: str, sources: str, policy: str) -> None:
         helps = (
@@ -292,7 +289,7 @@ class CircularWait(ToolError):
 
 
 class TooManyHops(ToolError):
-    """Agents have passed a message on too often, one because of the other."""
+    """Agents have passed a message on too often, each because of the one before; `hops` is how often."""
 
     def __init__(self, hops: int) -> None:
         super().__init__(f"agents have passed this message on {hops} times, which is the limit: answer it yourself")
@@ -300,7 +297,7 @@ class TooManyHops(ToolError):
 
 
 class TooManyMessages(ToolError):
-    """Too many messages between agents go back to one run."""
+    """Agents have sent the most messages that may follow from one run; `origin` is that run's id, `most` the limit."""
 
     def __init__(self, origin: str, most: int) -> None:
         super().__init__(
@@ -310,7 +307,7 @@ class TooManyMessages(ToolError):
 
 
 class NoReply(ToolError):
-    """Another agent gives no reply to a message. The message is stored, and answered or not in the run `run_id`."""
+    """Another agent gives no reply to a message. The message is stored; the run `run_id` may still answer it."""
 
     def __init__(self, agent_id: str, run_id: str, problem: str) -> None:
         super().__init__(f"{agent_id} {problem}")
@@ -318,7 +315,7 @@ class NoReply(ToolError):
 
 
 class ReplyTimeout(NoReply):
-    """Another agent does not reply in time; it goes on."""
+    """Another agent does not reply within `after_s` seconds; its run goes on."""
 
     def __init__(self, agent_id: str, run_id: str, *, after_s: float) -> None:
         super().__init__(agent_id, run_id, f"did not reply within {after_s:g} s; it goes on in {run_id}")
@@ -330,7 +327,7 @@ class AgentFailed(NoReply):
 
 
 class AgentAwaitsApproval(NoReply):
-    """Another agent calls a tool that needs somebody's approval, and waits for it."""
+    """Another agent calls a tool that needs a person's approval, and waits for it."""
 
     def __init__(self, agent_id: str, run_id: str) -> None:
         super().__init__(agent_id, run_id, "called a tool that needs somebody's approval, and waits for it")
@@ -358,10 +355,10 @@ class SandboxUnavailable(PerdureError):
 
 
 class HookBlocked(PerdureError):
-    """A hook did not let something happen. A message that it refused was not kept; a run that it ended keeps its own.
+    """A hook blocked an action. A message that it refused was not stored; a run that it ended keeps its messages.
 
     Args:
-        point: where, as in `core.hooks.HookPoint`.
+        point: the `core.hooks.HookPoint` at which it was called.
     """
 
     def __init__(self, hook: str, point: str, reason: str) -> None:

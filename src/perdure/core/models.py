@@ -1,6 +1,5 @@
 """Requests to a language model and its replies, in one shape for every provider; and the model providers that clients
-register, with their keys encrypted.
-"""
+register, with their keys encrypted."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ class ModelRequest:
     before the text of the newest message of a person).
 
     Args:
-        in_words: what the engine says is plain sentences: they stand in messages of the user, as the person's do.
+        in_words: whether the engine's own messages are plain sentences, sent in the role of the user; else JSON.
         purpose: an answer that goes into the log, a summary of messages or facts, or the facts of a batch.
     """
 
@@ -87,8 +86,7 @@ class ModelRequest:
 
     @property
     def may_stay_empty(self) -> bool:
-        """Whether an answer without text and calls ends the turn, as providers document it: what stands last are
-        results of tools."""
+        """Whether an empty answer ends the turn, as providers document it behind the result of a tool."""
         last = next((message for message in reversed(self.messages) if message.kind == "message"), None)
         return last is not None and last.role == "tool"
 
@@ -122,7 +120,7 @@ ProgressStage = Literal["loading", "reading", "waiting"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProgress:
-    """How far a slow model is before the first piece of its answer. Nobody stores it.
+    """How far a slow model is before the first piece of its answer. It is never stored.
 
     Args:
         stage: its server loads it, reads the prompt, or does not say what it does.
@@ -139,7 +137,7 @@ class ModelProgress:
 
     @property
     def text(self) -> str:
-        """In words, such as "reading 1,024 of 2,273 tokens, about 90 s"."""
+        """The progress in words, such as "reading 1,024 of 2,273 tokens, about 90 s"."""
         if self.stage == "loading":
             return f"its server is loading the model, {self.waited_s:.0f} s so far"
         if self.stage == "waiting":
@@ -150,7 +148,7 @@ class ModelProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """The whole answer: text, reasoning and tool calls, in order. `requests`: how many of them the usage counts."""
+    """The whole answer: text, reasoning and tool calls, in order. `requests`: how many of them `usage` sums up."""
 
     parts: tuple[Part, ...]
     usage: Usage = field(default_factory=Usage)
@@ -184,9 +182,9 @@ class ModelTraits:
         max_output_tokens: the most tokens of an answer where the server sets no limit itself; None: it does.
         parameters: how many it has; None: its server does not say.
         calling: how it calls tools; None: nothing has shown it.
-        by_trial: whether a trial has shown that; else it was the first answer with a call, or a refusal.
+        by_trial: whether a trial has shown `calling`; else it was the first answer with a call, or a refusal.
         takes_tools: whether its server takes requests with tools, and its template shows them to the model.
-        tokens_per_s: how fast it reads a prompt and writes an answer; None: not measured.
+        tokens_per_s: (tokens of a prompt that it reads in a second, tokens that it writes); None: not measured.
     """
 
     local: bool = False
@@ -202,7 +200,7 @@ class ModelTraits:
 
     @property
     def cuts(self) -> bool:
-        """Whether its server cuts a prompt that is too long without a word, in place of refusing it."""
+        """Whether its server silently cuts a prompt that is too long, in place of refusing it."""
         return self.server == "ollama"
 
 
@@ -219,7 +217,7 @@ class Models(Protocol):
         """Return the handles of all models."""
 
     def follow(self, handle: str) -> str:
-        """Return the model of the next run of an agent that has this one and follows the default."""
+        """Return the handle of the model for the next run of an agent that follows the default and used `handle`."""
 
     def window_tokens(self, handle: str) -> int | None:
         """Return the model's window; None: unknown."""
@@ -271,7 +269,7 @@ def without_notice(text: str) -> str:
 
 
 def hide_notice(message: Message) -> Message:
-    """Return the message as another model is shown it."""
+    """Return the message without what the built-in program says about itself: another model would believe it."""
     if message.role != "assistant" or all(notice not in message.text for notice in _ALL_NOTICES):
         return message
     parts = (
@@ -323,20 +321,20 @@ class ModelProvider:
 
     @property
     def binding(self) -> str:
-        """What its key is bound to, so that it is of no use in another row."""
+        """The purpose for which its key is encrypted, so that the sealed key can't be decrypted in another row."""
         return f"provider/{self.org_id}/{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFilter:
-    """Which providers: all conditions hold."""
+    """Selects providers, for which all conditions must hold; None asks for nothing."""
 
     name: str | None = None
     provider_type: str | None = None
 
 
 def check_provider(provider: ModelProvider, api_key: str | None) -> None:
-    """Check the name, the address and the key. Raises: InvalidInput, never with the key in it."""
+    """Check a provider and its new `api_key` (None: it stays). Raises: InvalidInput, never with the key in its text."""
     if not isinstance(provider.name, str) or not _NAME.fullmatch(provider.name):
         raise InvalidInput(
             f"provider name {provider.name!r:.80} can't be used: up to 100 ASCII letters, digits, _ . and -, beginning"
@@ -349,15 +347,14 @@ def check_provider(provider: ModelProvider, api_key: str | None) -> None:
 
 
 def unseal_provider(provider: ModelProvider, cipher: Cipher) -> tuple[str, str]:
-    """The key of a provider, and its whole address. Raises: SecretKeyMissing, SecretUnreadable."""
+    """Return (key, whole address) of a provider, decrypted; empty: none. Raises: SecretKeyMissing, SecretUnreadable."""
     text = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode() if provider.sealed else ""
     key, _, query = text.partition("\n")
     return key, with_secret(provider.base_url, query)
 
 
 def seal_provider(provider: ModelProvider, api_key: str, cipher: Cipher) -> ModelProvider:
-    """The provider with this key, and with what may hold one in its whole address encrypted beside it. Raises:
-    SecretKeyMissing."""
+    """Return the provider with `api_key`, and what in its address may be a key, encrypted. Raises: SecretKeyMissing."""
     url, query = hide_secret(provider.base_url)
     text = f"{api_key}\n{query}" if query else api_key
     sealed = cipher.encrypt(text.encode(), bound_to=provider.binding) if text else b""

@@ -28,8 +28,7 @@ CAPTURED = "capture"
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("name")
 class Archive:
-    """A searchable store of passages; several agents may share one. `version` grows with every change of its
-    passages."""
+    """A searchable store of passages, which agents may share. `version` grows with every change of its passages."""
 
     __repr__ = short_repr("id", "name", "passage_count")
 
@@ -80,17 +79,18 @@ class Passage:
     sources: tuple[WriteSource, ...] = field(default=(), compare=False)
 
 
-def _none(row: Any) -> Passage:
+def _no_rows(row: Any) -> Passage:
+    """The `make` of `PassageTexts` without rows, which is never called. Raises: IndexError."""
     raise IndexError(row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageTexts:
-    """The candidates of a search as columns, from which only the hits become passages.
+    """The candidates of a search as columns of equal length, from which only the hits become `Passage` values.
 
     Attributes:
         occurred_at: in epoch seconds.
-        origins: the file or conversation of each, if any.
+        origins: the id of the file or conversation that each comes from; None: neither.
         rows: the other columns in the store's form; `make` builds a passage from a row.
         uses: how often a search showed each to an agent; ranking reads it.
     """
@@ -101,7 +101,7 @@ class PassageTexts:
     origins: Sequence[str | None] = ()
     rows: Sequence[Any] = field(default=(), repr=False)
     uses: Sequence[int] = ()
-    make: Callable[[Any], Passage] = field(default=_none, repr=False)
+    make: Callable[[Any], Passage] = field(default=_no_rows, repr=False)
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -112,18 +112,18 @@ class PassageTexts:
 
     @classmethod
     def join(cls, several: Sequence[PassageTexts]) -> PassageTexts:
-        """Join columns of one store, one after the other."""
+        """Return the candidates of several searches in one store, one after the other."""
         if len(several) == 1:
             return several[0]
         columns = ("seqs", "texts", "occurred_at", "origins", "rows", "uses")
         joined = {name: [value for texts in several for value in getattr(texts, name)] for name in columns}
-        return cls(**joined, make=next((texts.make for texts in several if texts.rows), _none))
+        return cls(**joined, make=next((texts.make for texts in several if texts.rows), _no_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("tags")
 class PassageFilter:
-    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included; no `states` are all."""
+    """Selects passages that meet all conditions. Times are of `occurred_at`, ends included; empty `states`: all."""
 
     tags: tuple[str, ...] = ()
     tag_match: TagMatch = "any"

@@ -41,21 +41,19 @@ class TokenCounter(Protocol):
         """Return an upper estimate of the tokens of `text`."""
 
     def at_least(self, text: str) -> int:
-        """Return a lower estimate of them: no tokenizer in use makes fewer."""
+        """Return a lower estimate of the tokens of `text`: no tokenizer in use makes fewer."""
 
 
 class Converter(Protocol):
     """Files to text."""
 
     async def __call__(self, name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
-        """Convert the file `name`, stored at `file`. `progress` is called with (done, total).
-
-        Raises: InvalidInput, ConversionFailed, ExtraMissing: this file gives no text; others may.
-        """
+        """Convert the file `name`, stored at `file`. `progress` is called with (done, total). Raises: InvalidInput,
+        ConversionFailed, ExtraMissing: this file gives no text; others may."""
 
 
 class FileContents(Protocol):
-    """The bytes of uploaded files outside the database, each under a key. What was put is never changed."""
+    """A store for the bytes of uploaded files outside the database, each under a key. Stored bytes never change."""
 
     place: str
     """Where they are, for people."""
@@ -74,7 +72,7 @@ class FileContents(Protocol):
 
 
 def folder_of(org_id: OrgId) -> str:
-    """What the keys of the contents of an organisation's files begin with."""
+    """Return the beginning of the keys in `FileContents` of an organisation's files."""
     return f"{org_id}/"
 
 
@@ -127,7 +125,7 @@ class CallContext:
 
 
 class Toolbox(Protocol):
-    """Runs foreign tools in this process."""
+    """Runs foreign tools: those that are not part of the engine."""
 
     def missing(self, tool: Tool) -> str | None:
         """Return why this tool can't run here, in words for the model; None: it can."""

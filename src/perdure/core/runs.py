@@ -80,7 +80,7 @@ NO_USAGE = Usage()
 
 
 def usage_to_dict(usage: Usage) -> dict[str, int]:
-    """Return the fields of a usage, without those of caches and reasoning if all of them are 0."""
+    """Return the fields of a usage by name, without those of caches and reasoning if all of these are 0."""
     fields = {name: getattr(usage, name) for name in usage.__slots__}
     common = {name: fields[name] for name in ("input_tokens", "output_tokens")}
     return fields if any(fields[name] for name in fields.keys() - common.keys()) else common
@@ -130,18 +130,18 @@ class RunOptions:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The fields that are set, by name: an older version can read a run that uses nothing it does not know."""
+        """The fields that are set, by name. Only these are stored, so older versions can read runs without new ones."""
         own = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in own.items() if value != getattr(NO_OPTIONS, name)}
 
     @property
     def differs(self) -> bool:
-        """Whether the run's requests are for another model, or have another system text, than the conversation's."""
+        """Whether the run has its own model or system text in place of the conversation's."""
         return self.model is not None or self.system is not None
 
     @property
     def wants_tokens(self) -> bool:
-        """Whether the reply says something about the tokens of the answers."""
+        """Whether the caller asked for the probabilities or numbers of the answer's tokens."""
         return self.logprobs or self.token_ids
 
     @property
@@ -168,8 +168,10 @@ class Callback:
     """Where the end of a run or batch is reported, and what became of the last try.
 
     Args:
-        sealed: what is hidden in `url`, encrypted. `tries`: how many reports were begun.
-        status_code: of the answer; None: there was none.
+        url: the receiver; a part that may hold a key is hidden.
+        sealed: the hidden part of `url`, encrypted.
+        tries: how many reports were begun.
+        status_code: the HTTP status of the receiver's answer; None: there was none.
         private: whether the receiver may be on this machine or in a private network.
     """
 
@@ -188,7 +190,7 @@ CallbackOwner = Literal["runs", "batches"]
 
 @dataclass(frozen=True, slots=True)
 class DueCallback:
-    """A report to send: of the run or batch with this id. `due_at` is when."""
+    """A report to send at `due_at`: of the end of the run or batch with this id."""
 
     owner: CallbackOwner
     id: str
@@ -330,7 +332,7 @@ class PrefixChange:
 
 
 def compare_parts(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[PrefixChange, ...]:
-    """Return what is different between the parts of two prefixes, in their order.
+    """Return the differences between the parts of two prefixes: in the order of `new`, then those that were removed.
 
     Args:
         old, new: `kind:name` of each part -> its value or a digest of it. An empty `old` is of an older store, which
@@ -409,8 +411,8 @@ class Recipe:
         tokens: the upper estimate of the whole request, not corrected.
         overcount: by how much the estimate is too high, from the provider's count of an earlier request; negative if it
             is too low. `tokens - overcount` was certified to fit.
-        estimator: (tokens - overcount) / tokens.
-        window_tokens: that it had to fit, with the answer; 0: not recorded.
+        estimator: the quotient (tokens - overcount) / tokens.
+        window_tokens: the window that the request had to fit, with the answer; 0: not recorded.
         tool_choice: the tool choice by the agent's tool rules, a list of names or a word; None: free.
         single_calls: whether tool rules allow only one call at a time.
     """
@@ -455,11 +457,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFilter:
-    """Which steps: all conditions hold.
+    """Selects steps, for which all conditions must hold; None asks for nothing.
 
     Args:
         model: the name of the model without its provider.
-        has_feedback: whether somebody gave an opinion.
+        has_feedback: whether a person gave an opinion.
         tags: the step has one of these; empty: any step.
         run_ids: the step is of one of these runs; None: any run.
         since, until: bounds of the step's start, both included.
@@ -479,7 +481,7 @@ class StepFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs: all conditions hold; an empty tuple is none."""
+    """Selects runs, for which all conditions must hold; None and an empty tuple ask for nothing."""
 
     agent_ids: tuple[AgentId, ...] = ()
     conversation_id: ConversationId | None = None

@@ -74,13 +74,13 @@ class Cipher(Protocol):
     """
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        """Encrypt a value; equal values give different bytes. Raises: SecretKeyMissing."""
+        """Encrypt a value for the purpose `bound_to`; equal values give different bytes. Raises: SecretKeyMissing."""
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
-        """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
+        """Decrypt a value for `bound_to`. Raises: SecretKeyMissing; SecretUnreadable: other key or purpose, damage."""
 
     def is_current(self, sealed: bytes) -> bool:
-        """Whether the value was encrypted with the key of now. Raises: SecretKeyMissing, SecretUnreadable."""
+        """Return whether the value has the current key, no older one. Raises: SecretKeyMissing, SecretUnreadable."""
 
 
 class NoCipher:
@@ -106,8 +106,11 @@ _SECRET_PART = re.compile(
 
 
 def hide_secret(url: str) -> tuple[str, str]:
-    """Return an address with `HIDDEN_QUERY` in place of what may hold a key, and that part; empty: it has none, or it
-    is hidden. It is all from the query on, or from `;`, `#` or a part of the path that looks like a key."""
+    """Return (`url` with `HIDDEN_QUERY` in place of the part that may hold a key, that part).
+
+    The part is all from the query on, or from `;`, `#` or a piece of the path that looks like a key. It is empty where
+    the address has none, or where it is hidden already.
+    """
     found = _SECRET_PART.search(url, url.find("//") + 2)
     if found is None or url.endswith(HIDDEN_QUERY):
         return url, ""
@@ -117,7 +120,7 @@ def hide_secret(url: str) -> tuple[str, str]:
 
 
 def with_secret(url: str, secret: str) -> str:
-    """The address with the part that was hidden; empty: none was."""
+    """Return the whole address from the two values of `hide_secret`."""
     # A query is kept without its `?`, the other parts with their sign.
     return url.removesuffix(HIDDEN_QUERY) + ("" if secret[0] in "/;#?" else "?") + secret if secret else url
 
@@ -162,8 +165,8 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A way to write a secret. Of base64 at an offset, `text` is what depends on the secret alone; `before` and
-    `after` it a letter holds some of its bits."""
+    """One way to write the secret `name`. Of base64 at an offset, `text` is what depends on the secret alone; `before`
+    and `after` say whether the letter next to it also holds some bits of the secret."""
 
     text: str
     name: str
@@ -214,7 +217,7 @@ class SecretMask:
                 return value
 
     def _find(self, view: _View) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, name) of each secret in the text that the view is of."""
+        """Yield (start, end, name) of each secret in the text that `view` decodes."""
         for form in self._forms:
             if view.of_base64 and not form.is_base64:
                 continue
@@ -230,10 +233,11 @@ class SecretMask:
 
 
 class _View:
-    """A text with what a pattern matches decoded, and where each of its characters comes from.
+    """A text in which each match of `pattern` is decoded, with the place of each character in the original text.
 
     Args:
-        decode: a match -> its characters, each with how many characters of the match stand for it.
+        pattern: None: nothing is decoded.
+        decode: a match -> (decoded characters, how many characters of the match they were written with) in order.
     """
 
     def __init__(
@@ -257,11 +261,11 @@ class _View:
         self.text = "".join((*pieces, text[position:]))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Return where the characters from `start` up to `end`, at least one, stand in the text."""
+        """Return the (start, end) in the original text of the decoded characters [`start`, `end`), at least one."""
         return self._starts[start], self._ends[end - 1]
 
     def _add(self, start: int, end: int) -> None:
-        """Add characters that stand for themselves."""
+        """Note the places of the characters [`start`, `end`) of the original text, which are not decoded."""
         self._starts.extend(range(start, end))
         self._ends.extend(range(start + 1, end + 1))
 
@@ -278,7 +282,7 @@ def _views(text: str) -> Iterator[_View]:
 
 
 def _unescape(escape: str) -> list[tuple[str, int]]:
-    """Decode a backslash escape to its characters, with the length of what stands for them."""
+    """Decode a backslash escape: one pair of (its characters, the length of the escape)."""
     kind, digits = escape[1], escape[2:]
     if len(escape) == 12 and kind == "u":
         pair = escape.replace("\\u", "")
@@ -290,13 +294,13 @@ def _unescape(escape: str) -> list[tuple[str, int]]:
 
 
 def _unquote(run: str) -> list[tuple[str, int]]:
-    """Decode percent-encoded bytes to characters, each with the length of what stands for it."""
+    """Decode a run of percent-encoded bytes: (character, the length of its encoded form) in order."""
     text = unquote_to_bytes(run).decode("utf-8", "surrogateescape")
     return [(character, 3 * len(character.encode("utf-8", "surrogateescape"))) for character in text]
 
 
 def _forms(value: str, name: str) -> Iterator[_Form]:
-    """Yield the ways to write a secret of this name."""
+    """Yield the ways to write the value of the secret `name`; none for a short value or a common word."""
     for plain in dict.fromkeys((value, value.strip())):
         if len(plain) < MASKED_CHARS_MIN or plain.casefold() in COMMON_WORDS:
             continue

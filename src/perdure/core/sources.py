@@ -57,7 +57,7 @@ class Source:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether what it says needs no label."""
+        """Whether the model is shown what it says without a label."""
         return self.label in TRUSTED
 
 
@@ -105,7 +105,7 @@ class MemoryWrite:
 
     @property
     def id(self) -> str:
-        """What names it: `block-…@3` for a version of a block, else the id of the passage or episode."""
+        """The id of the write: `block-…@3` for a version of a block, else the id of the passage or episode."""
         return f"{self.owner_id}@{self.ref}" if self.kind == "block" else self.ref
 
     @property
@@ -132,8 +132,8 @@ def parse_source(text: str) -> Source:
 
 
 def write_sources(entered: Iterable[MessageSource]) -> tuple[WriteSource, ...]:
-    """Return the sources of a write that follows these messages: the least trusted first, then by age; each with the
-    messages that brought it. Of more than `SOURCES_MAX` those that entered last."""
+    """Return the sources of a write that follows the messages with `entered`: the least trusted first, then by age;
+    each with the messages that brought it. Of more than `SOURCES_MAX` those that entered last."""
     by_source: dict[Source, dict[MessageId, None]] = {}
     for one in sorted(entered, key=lambda one: one.seq):
         messages = by_source.pop(one.source, {})  # of a source the same: a copy for each message would be quadratic

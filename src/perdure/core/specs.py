@@ -78,8 +78,7 @@ class ToolSpec:
 
 
 def bare_name(name: str) -> str:
-    """The name of a tool as a model writes it, without what some formats put around it: `functions.search:0` is
-    `search`."""
+    """Return the name of a tool from the form in which a model wrote it: `functions.search:0` is `search`."""
     return _AROUND_NAMES.sub("", name.strip())
 
 
@@ -101,7 +100,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """What models call it by, as `spec.name`."""
+        """The name by which models call it, `spec.name`."""
         return self.spec.name
 
 
@@ -151,12 +150,12 @@ class ToolCode:
 
 @dataclass(frozen=True, slots=True)
 class ToolInputs:
-    """What a custom tool is run with beside its arguments: the environment, agent and blocks of one moment.
+    """What a custom tool is run with beside its arguments: environment, agent and blocks, all read at once.
 
     Args:
         code: None: the tool has no source.
         environment: variable -> value.
-        secrets: which variables are masked in the result: variable -> the name to show.
+        secrets: variable whose value is masked in the result -> the name to show for it.
         agent: None: the tool runs for no agent.
         blocks: the agent's blocks if the tool takes the agent, else empty.
     """
@@ -186,7 +185,8 @@ class ToolOutcome:
     Args:
         blocks: the block changes of a foreign tool, to store with the result.
         edits: the block edits that a memory tool has stored.
-        versions: what else of memory is in the text, as `ConversationState` names it -> version, None: out of view.
+        versions: other memory that the text shows, by the keys of `Conversation.seen` -> its version; None: it is no
+            longer in view.
         passages: the passages in the text.
         question: a question for the user; the run ends with it, once all calls of the answer have their results.
         shown_chars, shown_text, whole_tokens: as in `messages.ToolResult`.
@@ -212,8 +212,7 @@ class ToolOutcome:
 
     @classmethod
     def failure(cls, name: str, text: str, *, stdout: tuple[str, ...] = (), stderr: tuple[str, ...] = ()) -> Self:
-        """Return the outcome of a tool that failed. Clients of Letta look for these words in its text, and in the first
-        line of its error output."""
+        """Return the outcome of the tool `name` that failed with `text`, in words that clients of Letta look for."""
         text = f"Error executing function {name}: {text}"
         return cls(text=text, status="error", stdout=stdout, stderr=(text, *stderr))
 
@@ -238,10 +237,10 @@ class ToolOutcome:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("tags")
 class ToolFilter:
-    """Which tools: all conditions hold; None is no condition, an empty tuple lets nothing through.
+    """Selects tools, for which all conditions must hold; None asks for nothing, an empty tuple selects no tool.
 
     `names` and `ids` are whole ones, `text` a part of the name in any case. `types` are the wire's names of kinds,
-    `not_types` those that are left out; `letta` those that begin with `letta_`, or the others. `tags`: one is enough.
+    `not_types` those that are left out; `letta`: whether the type begins with `letta_`. `tags`: one is enough.
     """
 
     names: tuple[str, ...] | None = None

@@ -1,6 +1,5 @@
 """The root of every error, what a database says no with, and errors of what is outside: secrets that can't be opened,
-servers that can't be reached, answers that can't be read. `core.errors` has the whole tree; import them from there.
-"""
+servers that can't be reached, answers that can't be read. `core.errors` has the whole tree; import them from there."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class StoreReadOnly(StoreError):
 class StoreUnavailable(StoreError):
     """The disk fails, or the database can't be reached.
 
-    `outcome_unknown`: the connection was lost during a commit, and nobody can say whether it was made.
+    `outcome_unknown`: the connection was lost during a commit, so the commit may have been made or not.
     """
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
@@ -54,7 +53,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """A newer Perdure wrote the store."""
+    """A newer Perdure wrote the store at `place`; `found` and `known` are versions of the schema."""
 
     def __init__(self, place: str, *, found: int, known: int) -> None:
         super().__init__(
@@ -65,7 +64,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreIncomplete(StoreError):
-    """The store is a copy of another one, and was not finished."""
+    """The store is an unfinished copy of another one; `command` would finish it."""
 
     def __init__(self, place: str, *, command: str) -> None:
         super().__init__(
@@ -86,7 +85,7 @@ class NotAStore(StoreError):
 
 
 def disk_error(error: OSError) -> StoreError | None:
-    """Our error where a file beside the database could not be written because of its disk; None for any other."""
+    """Return our error for a file beside the database that the disk did not take; None: it has another reason."""
     what = f"{error.filename or 'a temporary file'}: {error.strerror}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
@@ -123,7 +122,8 @@ class McpUnreachable(PerdureError):
     """An MCP server can't be reached, does not speak MCP, or ended.
 
     Args:
-        why: for everybody. `detail`: for whoever registered it, also what its process wrote last.
+        why: the reason, for everybody.
+        detail: the reason for whoever registered the server, with what its process wrote last.
     """
 
     code = "mcp_connection_error"
@@ -144,8 +144,7 @@ class McpStdioRefused(PerdureError):
 
 
 class McpPrivateRefused(PerdureError):
-    """An MCP server on this machine or in a private network: whoever may only use the API may not have this server
-    connect to one. Nothing was sent there."""
+    """A client of the API named an MCP server on this machine or in a private network. Nothing was sent there."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -13,11 +13,11 @@ from perdure.core.errors import StoreClosed
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
-"""Takes what is being done, how much of it is done, and how much there is. Its own error ends the work."""
+"""Is called with (step in words, how much is done, how much there is). An error that it raises ends the work."""
 
 
 async def wait_for(event: asyncio.Event, most_s: float | None) -> None:
-    """Wait for an event, at most so long.
+    """Wait for an event, at most `most_s` seconds (None: without end). Returns in both cases.
 
     Not `asyncio.wait_for`: before Python 3.12 it swallows a cancellation that comes together with the event.
     """
@@ -27,7 +27,7 @@ async def wait_for(event: asyncio.Event, most_s: float | None) -> None:
 
 
 async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel tasks and wait until they have ended; their errors are dropped. None: it was never begun."""
+    """Cancel tasks and wait until they have ended; their errors are dropped. None is skipped: a task never begun."""
     begun = [task for task in tasks if task is not None]
     for task in begun:
         task.cancel()
@@ -35,16 +35,20 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
 
 
 def retrieve_error(task: asyncio.Future[Any]) -> None:
-    """Mark a task's error as retrieved, or asyncio would log that nobody did; whoever waits gets it all the same."""
+    """Mark a task's error as retrieved, or asyncio would log that it never was; whoever waits for it gets it too."""
     if not task.cancelled():
         task.exception()
 
 
 async def run_in_thread(work: Callable[[Progress], T], progress: Progress) -> T:
-    """Run long work in a thread. If the caller is cancelled, the work ends at its next report; this waits for that."""
+    """Run `work` in a thread and return its result; it reports to `progress`, in that thread.
+
+    If the caller is cancelled, the work ends at its next report, for which this waits.
+    """
     stopped = threading.Event()
 
     def report(step: str, done: int, total: int) -> None:
+        """Pass progress on; raise StoreClosed once the caller is cancelled, to end the work."""
         if stopped.is_set():
             raise StoreClosed
         progress(step, done, total)

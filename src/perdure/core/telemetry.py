@@ -25,10 +25,10 @@ current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """A piece of work. What it did is filled in until its end.
+    """A piece of work. Whoever does it fills in the fields of its result until its end.
 
     Args:
-        error: the kind of what ended it, such as `rate_limited`; empty: it did what it should.
+        error: the kind of the error that ended it, such as `rate_limited`; empty: none.
     """
 
     error: str = ""
@@ -36,7 +36,7 @@ class Work:
 
 @dataclass(slots=True, kw_only=True)
 class RunWork(Work):
-    """Driving a run. Without a stop reason another process goes on with it, or somebody's answer is waited for."""
+    """The driving of a run by this process. Without a stop reason the run goes on elsewhere, or waits for a person."""
 
     run: Run
     stop_reason: str = ""
@@ -66,7 +66,7 @@ class ToolWork(Work):
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddingWork(Work):
-    """Making the vectors of some texts."""
+    """The making of vectors; `texts` is how many."""
 
     model: str
     purpose: EmbedPurpose
@@ -75,7 +75,7 @@ class EmbeddingWork(Work):
 
 @dataclass(frozen=True, slots=True)
 class RunAsked:
-    """Somebody asks for a run in this task: whoever drives the run works for what goes on here."""
+    """A caller asks for a run in this task, so the work of the run belongs to what this task is doing."""
 
     run_id: RunId
 
@@ -89,7 +89,7 @@ class LeaseTaken:
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone:
-    """Messages left a view: behind a summary (of a model, or of our code), or in part."""
+    """Messages left a view; `by` says how: a summary by a model or by our code, or large texts that were cut."""
 
     by: str
 
@@ -100,8 +100,8 @@ class Transaction:
 
     Args:
         seconds: from the call to its end, the wait for a turn included.
-        outcome: `busy` if the database gave it up for others' sake; `error` for every other error of the store. What a
-            unit of work refuses is no error of the store.
+        outcome: `busy` if the database gave it up in favour of others; `error` for every other error of the store. An
+            error that a unit of work raises is none of the store.
         retries: how often it was run again.
     """
 
@@ -115,7 +115,7 @@ Fact = RunAsked | LeaseTaken | CompactionDone | Transaction
 
 
 def error_kind(error: BaseException) -> str:
-    """The kind of an error, of a closed set: never its text, which may quote somebody."""
+    """Return the kind of an error, one of a closed set: never its text, which may quote a user."""
     if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
         return "cancelled"
     kind = getattr(error, "kind", None) or getattr(error, "code", None)
@@ -123,24 +123,24 @@ def error_kind(error: BaseException) -> str:
 
 
 class ModelNames(Protocol):
-    """What listeners call models. None of these names comes from a user."""
+    """The names and prices of models for listeners. None of the names comes from a user."""
 
     def provider(self, handle: str) -> str:
-        """The kind of the model's provider, such as `openai`; `own` for one of the program, `unknown`."""
+        """Return the kind of the model's provider, such as `openai`; `own`: the program's; else `unknown`."""
 
     def label(self, handle: str) -> str:
-        """The model: as the catalog or the operator names it; `other` if a user did."""
+        """Return the model's name if the catalog or the operator gave it; `other` if a user did."""
 
     def price(self, handle: str, usage: Usage) -> float | None:
         """The US dollars for this usage; None: unknown."""
 
 
 class Telemetry(Protocol):
-    """Who listens to what the program does."""
+    """The listener to what the program does."""
 
     def during(self, work: Work) -> AbstractContextManager[object]:
-        """Note the beginning of a piece of work, and at the end of the context what became of it. An error that leaves
-        the context is not changed."""
+        """Return a context around a piece of work: its beginning and, with the fields filled in, its end are noted. An
+        error that leaves the context is not changed."""
 
     def count(self, fact: Fact) -> None:
         """Note something that happened. May be called in any thread."""
@@ -150,7 +150,7 @@ NOTHING: AbstractContextManager[object] = contextlib.nullcontext()
 
 
 class NoTelemetry:
-    """`Telemetry` of a program that nobody watches."""
+    """`Telemetry` without listeners."""
 
     def during(self, work: Work) -> AbstractContextManager[object]:
         return NOTHING

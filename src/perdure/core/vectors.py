@@ -22,9 +22,10 @@ class VectorScope:
     """The vectors of one agent's messages or one archive's passages.
 
     Args:
-        dimensions: of every vector; None before the first.
-        generation: counts its models; vectors of older models are deleted.
-        version: counts its changes over all generations.
+        number: the number of the agent's or archive's row.
+        dimensions: the length of every vector; None before the first.
+        generation: how many embedding models it has had; vectors of older models are deleted.
+        version: how many changes it has had, over all generations.
         row_count: how many vectors it has.
         fill_from: the first text that is not queued yet for this model; None: all are.
         settled: this transaction sees committed data only, equal for every reader of this version.
@@ -44,11 +45,11 @@ class VectorScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorBlock:
-    """A block of a scope's rows in order of their numbers.
+    """Consecutive rows of a scope, in order of their numbers.
 
     Args:
-        seqs, versions: of the rows with a vector of the scope's length.
-        vectors: their vectors, end to end.
+        seqs, versions: numbers and versions of the rows with a vector of the scope's length.
+        vectors: the vectors of these rows, end to end, as in `VectorRow`.
         removed: (number, version) of the removed rows.
         last: the last number of the block; None: there are no more.
     """
@@ -62,7 +63,7 @@ class VectorBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A worker's claim of a text for some time. `tries`: how often the text was claimed, including this time."""
+    """A worker's right to embed the text `seq` of a scope for some time; `tries`: how often it was claimed so far."""
 
     number: int
     owner_kind: OwnerKind
@@ -73,7 +74,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCounts:
-    """The progress of a scope: its waiting texts, its failed ones, and the failure of the first."""
+    """The progress of a scope: how many texts wait for a vector, how many failed, and why the first one did."""
 
     scope: VectorScope
     waiting: int
@@ -89,7 +90,7 @@ FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An agent or an archive whose derived rows are compared; `rows`: the number of its next text."""
+    """An agent or archive whose derived rows (index, vectors) are checked; `rows`: the number of its next text."""
 
     number: int
     kind: OwnerKind
@@ -99,8 +100,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A difference in plain words, how often it occurs, and whether it was repaired. For damage `owner_id` may be a
-    block's."""
+    """A difference between texts and what is derived from them, `count` times; `owner_id`: for damage also a block."""
 
     kind: FaultKind
     owner_id: str
@@ -114,12 +114,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Generic[T]):
-    """The result for some texts of an owner, some blocks, or some entities of graphs.
+    """The result of one part of a check of the store: some texts of an owner, some blocks, or some entities of graphs.
 
     Args:
-        after: where to continue: the number of a text, or the block or graph with the version or entity to continue
-            behind; None: the end.
-        without_checksum: how many rows had none.
+        after: behind which the next part begins: the number of a text, or a block with a version, or a graph with an
+            entity; None: this was the last part.
+        without_checksum: how many rows had no checksum, so that damage can't be seen.
     """
 
     faults: Sequence[Fault]

@@ -28,7 +28,8 @@ def record(
     at: datetime,
     correction: Correction | None = None,
 ) -> Correction:
-    """Store what a correction changed, so that it can be undone."""
+    """Store what a correction changed, so that it can be undone; return it. `text`: what was changed, for people, or
+    the forgotten text. `correction`: the stored one to which `items` are added; None: a new one."""
     if correction is None:
         correction = tx.corrections.add(agent_id, kind, text if kind == "forget" else title_of(text), at=at)
         correction = replace(correction, text=title_of(text))
@@ -36,23 +37,23 @@ def record(
 
 
 def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at: datetime) -> CorrectionItem:
-    """Give a block another value."""
+    """Give a block another value, and return what undoing that needs."""
     before = tx.blocks.get(block_id)
     after = tx.blocks.put(replace(before, value=value), expected=before.version, author=author, at=at)
     return CorrectionItem(kind="block", id=block_id, before=str(before.version), after=checksum(after.value))
 
 
 def passage_item(before: Passage | None, after: Passage | None) -> CorrectionItem:
-    """What undoing a change of a passage needs, or its removal, or its making."""
-    held = None if after is None else checksum(passage_fields(after))
+    """Return what undoing a change of a passage needs: `before` is None if it was created, `after` if deleted."""
+    after_checksum = None if after is None else checksum(passage_fields(after))
     fields = ""
     if before is not None:
         fields = passage_fields(before, {"state": before.state, "state_origin": dict(before.state_origin)})
-    return CorrectionItem(kind="passage", id=(before or after).id, before=fields, after=held)  # type: ignore[union-attr]
+    return CorrectionItem(kind="passage", id=(before or after).id, before=fields, after=after_checksum)  # type: ignore[union-attr]
 
 
 def passage_fields(passage: Passage, more: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The fields of a passage that people change, as JSON, and some more."""
+    """Return the fields of a passage that people can change, and those in `more`, as JSON."""
     return json.dumps(
         {
             "archive_id": passage.archive_id,
@@ -68,11 +69,11 @@ def passage_fields(passage: Passage, more: Mapping[str, Any] = MappingProxyType(
 
 
 def checksum(text: str) -> int:
-    """A number by which a later change of a text shows."""
+    """Return a number that nearly always differs after a change of the text: the CRC-32 of its UTF-8."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def message_item(before: Message, after: Message) -> CorrectionItem:
-    """What undoing a change of a message needs."""
+    """Return what undoing a change of a message needs."""
     parts = parts_to_json(after.parts)
     return CorrectionItem(kind="message", id=before.id, before=parts_to_json(before.parts), after=checksum(parts))

@@ -14,12 +14,8 @@ from perdure.storage.tx import Tx
 
 
 def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, stored: ToolCode | None, cipher: Cipher) -> ToolCode:
-    """Return the code with its values encrypted. An unchanged value keeps its stored bytes.
-
-    Args:
-        stored: the stored code of this tool; None: it is new.
-    Raises: SecretKeyMissing.
-    """
+    """Return the code with its values encrypted. A value that is unchanged from `stored`, the tool's stored code (None:
+    it is new), keeps its bytes. Raises: SecretKeyMissing."""
     plain = {name: value for name, value in code.environment.items() if value.startswith(REFERENCE)}
     sealed = dict(code.sealed)
     for name in code.environment.keys() - plain.keys():
@@ -52,8 +48,8 @@ def load_inputs(
     """Return the inputs of a call of this tool by this agent, if any.
 
     Args:
-        conversation_id: whose blocks the call sees; None: those of the agent's first.
-        code: of a tool that is not stored; by default the stored one.
+        conversation_id: the conversation whose blocks the call sees; None: the agent's first.
+        code: the code of a tool that is not stored; None: the stored code.
     Raises: NotFound, SecretKeyMissing, SecretUnreadable.
     """
     code = code or tx.tools.code(tool_id)
@@ -68,7 +64,7 @@ def load_inputs(
 
 
 def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: str, cipher: Cipher) -> str | None:
-    """Return the stored bytes of an unchanged or hidden value; None: the value is new."""
+    """Return the variable's encrypted value in `stored`, if `value` equals it or is hidden; None: `value` is new."""
     if name in stored.sealed:
         try:
             same = value == HIDDEN_VALUE or value == _open(tx, tool_id, name, stored, cipher)
@@ -81,10 +77,12 @@ def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: st
 
 
 def _seal(tx: Tx, tool_id: ToolId, name: str, value: str, cipher: Cipher) -> str:
+    """Return the value of the variable `name`, encrypted, as base64."""
     return base64.b64encode(cipher.encrypt(value.encode(), bound_to=_binding(tx, tool_id, name))).decode()
 
 
 def _open(tx: Tx, tool_id: ToolId, name: str, code: ToolCode, cipher: Cipher) -> str:
+    """Return the decrypted value of the variable `name`. Raises: SecretKeyMissing, SecretUnreadable."""
     return cipher.decrypt(base64.b64decode(code.sealed[name]), bound_to=_binding(tx, tool_id, name)).decode()
 
 

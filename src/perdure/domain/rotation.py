@@ -26,11 +26,11 @@ ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """What was encrypted again.
+    """The result of encrypting values again.
 
     Args:
-        count: how many values were.
-        unreadable: what no key could decrypt; it stays as it is.
+        count: how many values were encrypted again.
+        unreadable: the values that no key could decrypt, in words; they stay as they are.
     """
 
     count: int = 0
@@ -45,10 +45,8 @@ ROTATED: Point[[Tx, Cipher], Rotated] = Point("secrets_rotated")
 
 
 def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rotated, Secret | None]:
-    """Encrypt the secrets of the next owners again; and the last one that was looked at, None at the end.
-
-    Raises: SecretKeyMissing.
-    """
+    """Encrypt the next `ROWS` secrets behind `after` again. `after`: the last secret of the step before; None: begin.
+    Returns: (the result, the last secret that was looked at; None: there are no more). Raises: SecretKeyMissing."""
     place = (ORGANISATION, "") if after is None else (after.owner_id, after.name)
     page = tx.secrets.list_behind(*place, limit=ROWS)
     rotated = Rotated()
@@ -66,8 +64,7 @@ def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rot
 
 
 def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
-    """Encrypt the variables of all tools, what features have, and the keys of providers again. Raises:
-    SecretKeyMissing."""
+    """Encrypt variables of tools, secrets of features and keys of providers again. Raises: SecretKeyMissing."""
     rotated = Rotated()
     for variable in tx.sandbox.list_variables():
         if cipher.is_current(variable.sealed):
@@ -94,11 +91,11 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
 
 
 def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
-    """Encrypt the addresses of callbacks again, and what an older version stored of them in plain text. Raises:
-    SecretKeyMissing."""
+    """Encrypt addresses of callbacks again, and those that older versions stored in plain. Raises: SecretKeyMissing."""
     unreadable: list[str] = []
 
     def seal(callback: Callback) -> Callback:
+        """The callback encrypted with the current key; as it is if it has that, or can't be decrypted."""
         try:
             if callback.sealed and cipher.is_current(base64.b64decode(callback.sealed)):
                 return callback
@@ -111,10 +108,7 @@ def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
 
 
 def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
-    """Encrypt the queries of addresses that an older version stored in plain text; return all providers.
-
-    Raises: SecretKeyMissing.
-    """
+    """Encrypt the queries of addresses that older versions stored in plain; return all. Raises: SecretKeyMissing."""
     for provider in tx.providers.list():
         if provider.base_url != provider.shown_url:
             with contextlib.suppress(SecretUnreadable):
@@ -123,10 +117,8 @@ def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
 
 
 def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[Rotated, ToolId | None]:
-    """Encrypt the variables of the next tools again; and the last one that was looked at, None at the end.
-
-    Raises: SecretKeyMissing.
-    """
+    """Encrypt the variables of the next `ROWS` tools behind `after` again. `after`: None at first. Returns:
+    (the result, the last tool that was looked at; None: there are no more). Raises: SecretKeyMissing."""
     page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=ROWS, after=after)
     codes = tx.tools.codes([tool.id for tool in page])
     rotated = Rotated()

@@ -34,10 +34,7 @@ def put_secret(tx: Tx, owner_id: str, name: str, value: str, *, cipher: Cipher, 
 
 
 def replace_secrets(tx: Tx, agent_id: AgentId, values: Mapping[str, str], *, cipher: Cipher, at: datetime) -> None:
-    """Replace the agent's secrets by these, name -> value. An empty value keeps the stored secret.
-
-    Raises: InvalidInput, SecretKeyMissing, NotFound.
-    """
+    """Replace the agent's secrets by `values`; an empty text keeps the stored value. Raises: as `put_secret`."""
     existing = {secret.name for secret in tx.secrets.list(agent_id)}
     for name in sorted(existing - values.keys()):
         tx.secrets.delete(agent_id, name)
@@ -52,21 +49,16 @@ def open_secret(tx: Tx, secret: Secret, *, cipher: Cipher) -> str:
 
 
 def resolve_values(tx: Tx, values: Mapping[str, str], *, cipher: Cipher) -> dict[str, str]:
-    """Return the mapping with the organisation's secrets in place of `secret:NAME`.
-
-    Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
-    """
+    """Return `values`, name -> value, with the organisation's secrets in place of values `secret:NAME`. Raises:
+    NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable."""
     return {key: _resolve_value(tx, value, cipher) for key, value in values.items()}
 
 
 def resolve_environment(
     tx: Tx, agent_id: AgentId | None, environment: Mapping[str, str], *, cipher: Cipher
 ) -> dict[str, str]:
-    """Return a tool's variables: those of all tools, overridden by its own environment with `secret:NAME` resolved,
-    and that by the agent's secrets.
-
-    Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
-    """
+    """Return a tool's variables: those of all tools, overridden by its own environment with `secret:NAME` resolved, and
+    that by the agent's secrets. Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable."""
     result = {variable.name: open_variable(tx, variable, cipher) for variable in tx.sandbox.list_variables()}
     result |= resolve_values(tx, environment, cipher=cipher)
     for secret in () if agent_id is None else tx.secrets.list(agent_id):
@@ -89,7 +81,7 @@ def secret_names(tx: Tx, agent_id: AgentId | None, code: ToolCode) -> dict[str, 
 
 
 def seal_callback(callback: Callback, cipher: Cipher) -> Callback:
-    """The callback with what may hold a key in its address encrypted. Raises: SecretKeyMissing."""
+    """Return the callback with the part of its address that may hold a key encrypted. Raises: SecretKeyMissing."""
     url, secret = hide_secret(callback.url)
     if not secret:
         return callback
@@ -98,7 +90,7 @@ def seal_callback(callback: Callback, cipher: Cipher) -> Callback:
 
 
 def open_callback(callback: Callback, cipher: Cipher) -> Callback:
-    """The callback with its whole address. Raises: SecretKeyMissing, SecretUnreadable."""
+    """Return the callback with its whole address, decrypted. Raises: SecretKeyMissing, SecretUnreadable."""
     if not callback.sealed:
         return callback
     secret = cipher.decrypt(base64.b64decode(callback.sealed), bound_to=f"callback/{callback.url}")
@@ -117,6 +109,7 @@ def open_variable(tx: Tx, variable: Variable, cipher: Cipher) -> str:
 
 
 def _variable_binding(tx: Tx, variable: Variable) -> str:
+    """Return the purpose to which a variable's encrypted value is bound, so that it is no use in another row."""
     return f"sandbox/{tx.org_id}/{variable.id}"
 
 
@@ -135,5 +128,5 @@ def _resolve_value(tx: Tx, value: str, cipher: Cipher) -> str:
 
 
 def _binding(tx: Tx, owner_id: str, name: str) -> str:
-    """Return what an encrypted secret is bound to, so that it is no use in another place."""
+    """Return the purpose to which an encrypted secret is bound, so that it is no use in another row."""
     return f"secret/{tx.org_id}/{owner_id}/{name}"

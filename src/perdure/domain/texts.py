@@ -21,59 +21,61 @@ TEXTS_CHANGED: Point[[Tx, Sequence[str], datetime], None] = Point("texts_changed
 
 
 class TextKeeper(Protocol):
-    """What a feature knows of its memories, whose texts lie in rows of its own and in archives that only it writes.
+    """The memories of a feature, whose texts are in rows of its own tables and in archives that only it writes.
+
+    Forgetting hides a text in a way that can be undone; erasing removes it from the store.
 
     Attributes:
-        kind: of its memories, as writes, corrections and recalled texts name it.
+        kind: the kind of its memories, as writes, corrections and recalled texts name it.
     """
 
     kind: str
 
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
-        """Return place, id and name by which people are told of a row; None: it is none of its own."""
+        """Return (place, id, name) for people of the row `key` of `owner_id` in `table`; None: the row is another's."""
 
     def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
-        """Take a text of an archive of its own out of view; None: nobody sees it."""
+        """Hide the text `seq` of one of its archives, and return what undoing needs; None: it is hidden already."""
 
     def forget_unread(
         self, tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, *, news: bool
     ) -> Sequence[CorrectionItem]:
-        """Take the text out of what waits to be read, and with `news` of what the agent is to be told."""
+        """Hide a text in texts that wait to be read, with `news` in the agent's news too; return what undoing needs."""
 
     def forget_message(self, tx: Tx, agent_id: AgentId, message_seq: int, at: datetime) -> Sequence[CorrectionItem]:
-        """Take out of view what is known from a message alone."""
+        """Hide the memories that come from this message alone, and return what undoing needs."""
 
     def restore(self, tx: Tx, item: CorrectionItem, at: datetime) -> str:
-        """Bring back what was forgotten; return why some is not."""
+        """Bring back what `item` says was hidden; return why some of it can't be; empty: all is back."""
 
     def erase(self, tx: Tx, table: str, owner_id: str, redactor: Redactor, seqs: Sequence[int], at: datetime) -> bool:
-        """Take the text out of the rows of these numbers, which have it; False: they are none of its own."""
+        """Erase the text of `redactor` from the rows `seqs` of `owner_id` in `table`; False: the table is another's."""
 
     def erase_messages(self, tx: Tx, agent_id: AgentId, seqs: Sequence[int], at: datetime) -> None:
-        """Remove what is known from messages alone."""
+        """Erase the memories that come from these messages of the agent alone."""
 
     def list_alone(self, tx: Tx, write: MemoryWrite) -> Sequence[str]:
         """Return the ids of the memories that only this write supports."""
 
     def take_back(self, tx: Tx, write: MemoryWrite, at: datetime) -> CorrectionItem | None:
-        """Take back what was written; None: it is gone."""
+        """Undo a write, and return what undoing this needs; None: what it wrote is gone already."""
 
     def find_write(self, tx: Tx, ref: str) -> tuple[str, datetime]:
-        """Return the owner of a write, and when it was made. Raises: NotFound."""
+        """Return (the id of the owner of the write `ref`, when it was made). Raises: NotFound."""
 
     def read_write(self, tx: Tx, write: MemoryWrite) -> tuple[str, str, bool]:
-        """Return name and text of a write, and whether something of it stands."""
+        """Return (name of a write, its text, whether some of what it wrote is still there)."""
 
     def list_sources(self, tx: Tx, ids: Sequence[str]) -> Sequence[Source]:
-        """Return what these memories bring from outside."""
+        """Return the untrusted sources of the memories with these ids."""
 
 
 @functools.cache
 def keepers() -> Sequence[TextKeeper]:
-    """Those of all features."""
+    """Return the text keepers of all features."""
     return [feature.load(feature.texts) for feature in find_features() if feature.texts]
 
 
 def keeper_of(kind: str) -> TextKeeper:
-    """The one whose memories are of this kind."""
+    """Return the text keeper whose memories are of this kind; there is one."""
     return next(keeper for keeper in keepers() if keeper.kind == kind)

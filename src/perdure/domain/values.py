@@ -1,6 +1,5 @@
 """Checks of values from outside before they are stored; each error says what would do instead. And batches of texts
-that one transaction writes or deletes; other writers wait for it.
-"""
+that one transaction writes or deletes; other writers wait for it."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def filter_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_there(get: Callable[[A], object], id_: A) -> bool:
-    """Return whether a look-up finds what it looks for."""
+    """Return whether `get(id_)` finds a thing, and does not raise NotFound."""
     try:
         get(id_)
     except NotFound:
@@ -43,26 +42,22 @@ def is_there(get: Callable[[A], object], id_: A) -> bool:
 
 
 def check_fields(owner: str, changes: Iterable[str], fields: Iterable[str]) -> None:
-    """Check that changes name only fields that exist.
-
-    Args:
-        owner: what is changed, with its article, such as "an agent".
-    Raises: InvalidInput: an unknown field.
-    """
+    """Check that `changes` name only `fields`; `owner` is what is changed, as "an agent". Raises: InvalidInput."""
     fields = list(fields)
     if unknown := [name for name in changes if name not in fields]:
         raise InvalidInput(f"{owner} has no field {', '.join(unknown)} to change: there are {', '.join(fields)}")
 
 
 def check_names(owner: str, value: Mapping[str, Any], kind: Any) -> None:
-    """Check that a value has only fields of a dataclass. Raises: InvalidInput."""
+    """Check that the setting `owner` has only fields of the dataclass `kind`. Raises: InvalidInput."""
     names = [one.name for one in fields(kind)]
     if unknown := [one for one in value if one not in names]:
         raise InvalidInput(f"{owner} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")
 
 
 def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: str = "") -> T | None:
-    """Return a setting that is an object, as a dataclass with its fields; None: it is not set. Raises: InvalidInput."""
+    """Return the setting `name`, an object, as dataclass `kind`; None: not set. `helps`: what else may be given.
+    Raises: InvalidInput."""
     if (value := settings.get(name)) is None:
         return None
     if not isinstance(value, Mapping):
@@ -72,7 +67,7 @@ def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: st
 
 
 def check_short_text(name: str, value: Any, most: int, *, may_be_none: bool = True) -> None:
-    """Check that a value is a text of at most so many characters. Raises: InvalidInput."""
+    """Check that a value is a text of at most `most` characters; `name` is its field. Raises: InvalidInput."""
     if value is None and may_be_none:
         return
     if not isinstance(value, str):
@@ -82,7 +77,7 @@ def check_short_text(name: str, value: Any, most: int, *, may_be_none: bool = Tr
 
 
 def check_json(name: str, value: Any) -> None:
-    """Check that the store can keep a JSON object.
+    """Check that the value of the field `name` is a JSON object that the store can keep.
 
     Raises: InvalidInput: no mapping, values that JSON does not have (NaN, Infinity), a number of more than 4,300
         digits, or nesting that is too deep.
@@ -100,7 +95,7 @@ def check_json(name: str, value: Any) -> None:
 
 
 def check_range(name: str, value: Any, least: float, most: float, *, whole: bool = True) -> None:
-    """Check that the value is a number, or a whole number, in this range. Raises: InvalidInput."""
+    """Check that the field `name` is a number, if `whole` a whole one, from `least` to `most`. Raises: InvalidInput."""
     kind = int if whole else int | float
     if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
         number = "whole number" if whole else "number"
@@ -115,10 +110,7 @@ def check_item_limits(
     description: str | None = None,
     **values: Any,
 ) -> None:
-    """Check the tags, the names by their fields, and the size of the description and of JSON values of one item.
-
-    Raises: TooMany.
-    """
+    """Check the sizes of one item: `names` are field -> name, `values` JSON such as metadata. Raises: TooMany."""
     limits.check("tags_per_item", len(tags))
     limits.check("name_limit_chars", max(map(len, tags), default=0), field="tags")
     for field, name in (names or {}).items():
@@ -147,7 +139,7 @@ OfText = TypeVar("OfText", bound=HasText)
 
 
 def batches(items: Iterable[OfText]) -> Iterator[list[OfText]]:
-    """Yield the items in order, in batches of at least one that fit a transaction."""
+    """Yield the items in order, in batches of at least one item that one transaction may write."""
     batch: list[OfText] = []
     chars = 0
     for item in items:

@@ -32,15 +32,15 @@ BUDGETS = ("max_tokens_exceeded", MAX_COST)
 
 
 def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
-    """The options of a run that this principal asks for: within the limits of its key, whose day it counts for."""
+    """Return a run's options within the limits of the principal's key, for whose day the run counts."""
     options = within(options, principal.limits)
-    if principal.key_id is None or not principal.limits.of_day:
+    if principal.key_id is None or not principal.limits.daily:
         return options
-    return replace(options, key_id=principal.key_id, key_limits=principal.limits.of_day)
+    return replace(options, key_id=principal.key_id, key_limits=principal.limits.daily)
 
 
 def within(options: RunOptions, limits: UseLimits) -> RunOptions:
-    """The options with the lower ones of their budget and of these limits."""
+    """Return the options with the lower one of each limit: their own, or that of `limits`."""
     if limits.tokens_per_run is None and limits.cost_per_run is None:
         return options
     tokens = [one for one in (options.max_tokens, limits.tokens_per_run) if one is not None]
@@ -48,9 +48,9 @@ def within(options: RunOptions, limits: UseLimits) -> RunOptions:
     return replace(options, max_tokens=min(tokens, default=None), max_cost_usd=min(costs, default=None))
 
 
-def left_of(run: Run, spent: float | None) -> UseLimits:
-    """What a run has left of its own budget, for the run that goes on with it: at least a trace, so that it is a
-    limit. `spent`: the US dollars of its steps."""
+def remaining_limits(run: Run, spent: float | None) -> UseLimits:
+    """Return what a run has left of its own budget, for the run that goes on with it: at least a trace, so that it is a
+    limit. `spent`: the US dollars of its steps; None: unknown."""
     tokens, cost = run.options.max_tokens, run.options.max_cost_usd
     return UseLimits(
         tokens_per_run=None if tokens is None else max(1, tokens - run.usage.total_tokens),
@@ -59,14 +59,14 @@ def left_of(run: Run, spent: float | None) -> UseLimits:
 
 
 def check_key_size(chars: int) -> None:
-    """Raises: MessageTooLarge: that is more than the key of the request may send to an agent."""
+    """Check that the key of the request may send so many characters to an agent. Raises: MessageTooLarge."""
     if (limit := current_principal.get().limits.message_chars) is not None and chars > limit:
         helps = "ask an administrator for a key with a higher message_chars"
         raise MessageTooLarge(size=chars, limit=limit, whose="this key", helps=helps)
 
 
 def check_agent_size(chars: int, agent: Agent) -> None:
-    """Raises: MessageTooLarge: that is more than may be sent to the agent."""
+    """Check that so many characters may be sent to the agent. Raises: MessageTooLarge."""
     if (limit := limits_in(agent.settings).message_chars) is not None and chars > limit:
         helps = "raise message_chars in its setting limits"
         raise MessageTooLarge(size=chars, limit=limit, whose=agent.id, helps=helps)
@@ -80,7 +80,7 @@ def check_agent(tx: Tx, opening: ConversationState, chars: int, at: datetime) ->
 
 
 def find_limit(tx: Tx, opening: ConversationState, options: RunOptions, at: datetime) -> LimitReached | None:
-    """Why the agent may not begin another run with these options now; None: it may."""
+    """Return which limit keeps the agent from beginning a run with these options now; None: none does."""
     agent = opening.agent
     if (most := limits_in(agent.settings).requests_per_minute) is not None:
         # Runs are numbered without gaps: this is the one that so many runs are as young as, or younger.
@@ -96,19 +96,19 @@ def has_budget(agent: Agent, options: RunOptions) -> bool:
 
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndRun | None:
-    """The end of a run that may make no other model call, because of its cost, or of the day of its agent or key; None:
-    it may go on. Its own tokens are `next_action`'s."""
+    """Return the end of a run that has used up its dollars, or the day of its agent or key; None: it may call the
+    model. `next_action` looks at the run's own tokens."""
     options = log.run.options
     if (most := options.max_cost_usd) is not None and (cost := cost_of(log, inputs)) >= most:
         return _end("max_cost", f"the run has cost {_dollars(cost)}, and may cost {_dollars(most)}")
     for owner_id, limits in _days(agent, options):
-        if (text := _beyond(tx.used.get(owner_id, day_of(inputs.now)), limits)) is not None:
+        if (text := _find_beyond(tx.used.get(owner_id, day_of(inputs.now)), limits)) is not None:
             return _end(text[0], f"{owner_id} {text[1]}; tomorrow, by UTC, it may go on")
     return None
 
 
 def cost_of(log: RunLog, inputs: UnitInputs) -> float:
-    """The US dollars of the run's steps so far; models without a known price cost nothing."""
+    """Return the US dollars of the run's steps so far; models without a known price cost nothing."""
     return sum(inputs.price_of(step.model, step.usage) or 0.0 for step in log.steps)
 
 
@@ -121,7 +121,7 @@ def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usag
 
 
 class CallBudget:
-    """The days for which the model calls of a request count that no run makes: those of the agent and of the key."""
+    """Checks and counts model calls that a request makes outside runs, for the day of the agent and of the key."""
 
     def __init__(self, agent: Agent, ports: Ports) -> None:
         self._agent, self._ports = agent, ports
@@ -136,7 +136,7 @@ class CallBudget:
                 raise reached
 
     async def ask(self, model: Model, request: ModelRequest) -> ModelReply:
-        """The model's reply, counted. Raises: LimitReached, ModelError, StoreError."""
+        """Ask the model and count what that takes. Raises: LimitReached, ModelError, StoreError."""
         await self.check()
         reply: ModelReply | None = None
         try:
@@ -153,7 +153,7 @@ class CallBudget:
         return reply
 
     async def count(self, model: str, usage: Usage) -> None:
-        """Count what calls have used. Raises: StoreError."""
+        """Count tokens and dollars of calls for the day of agent and key. Raises: StoreError."""
         if self._days and usage.total_tokens:
             inputs = self._ports.inputs()
             # To the end: what was used counts also for a caller who has left.
@@ -161,30 +161,30 @@ class CallBudget:
 
 
 def until_midnight_s(at: datetime) -> int:
-    """The seconds until the next day of UTC."""
+    """Return the seconds until the next day of UTC."""
     at = at.astimezone(UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return int((midnight - at).total_seconds()) + 1
 
 
 def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Who has limits of a day that the run counts for, and these limits by name."""
-    if limits := limits_in(agent.settings).of_day:
+    """Yield (id of an agent or key, its limits of a day by name) for each of them that the run counts for."""
+    if limits := limits_in(agent.settings).daily:
         yield agent.id, limits
     if options.key_id is not None and options.key_limits:
         yield options.key_id, options.key_limits
 
 
 def _find_used_up(tx: Tx, days: Iterable[tuple[str, Mapping[str, Any]]], at: datetime) -> LimitReached | None:
-    """Which of these owners has used what it may on this day; None: no one has."""
+    """Return the error of the first owner (id, limits by name) whose limits of this day are used up; None: none is."""
     for owner_id, limits in days:
-        if (text := _beyond(tx.used.get(owner_id, day_of(at)), limits)) is not None:
+        if (text := _find_beyond(tx.used.get(owner_id, day_of(at)), limits)) is not None:
             return LimitReached(f"{owner_id} {text[1]}", retry_after_s=until_midnight_s(at))
     return None
 
 
-def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Which budget of a day is used up, and what to say of it; None: none is."""
+def _find_beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return (kind of the budget, what to say of it) of the first limit of a day that is used up; None: none is."""
     if (tokens := limits.get("tokens_per_day")) is not None and used.tokens >= tokens:
         return "max_tokens", f"may use {tokens:,} tokens a day, and has used {used.tokens:,}"
     if (cost := limits.get("cost_per_day")) is not None and used.cost >= cost:
@@ -193,6 +193,7 @@ def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _end(budget: str, message: str) -> EndRun:
+    """Return the end of a run that has used up this kind of budget: `max_tokens` or `max_cost`."""
     if budget == "max_tokens":
         return EndRun("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
     return EndRun("insufficient_credits", Failure(kind=MAX_COST, message=message))

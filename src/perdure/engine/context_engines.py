@@ -1,5 +1,5 @@
 """The context engines of a process, shipped, of installed packages and of the program; and calls of those that are
-somebody else's code: outside of transactions, each within its time limit."""
+foreign code: outside of transactions, each within its time limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _COMPRESSORS: Mapping[str, type[Compressor]] = {one.name: one for one in (StubRe
 
 
 class _Unmade(ContextEngine):
-    """Stands for an engine until it is made, which somebody else's code does."""
+    """Stands for an engine until it is made, which foreign code does."""
 
     owns_compaction = True
 
@@ -66,7 +66,7 @@ class EngineInUse:
 
     Args:
         addition: its text for the system prompt.
-        is_foreign: it is somebody else's code, which is not called inside of a transaction.
+        is_foreign: its code is not Perdure's, so it is not called inside of a transaction.
         unmade: what it is to be made of, if it is not there yet.
         problem: why the engine of this name can't be used here, so that this one takes its place.
     """
@@ -98,8 +98,8 @@ class ContextEngines:
 
     def __init__(self, factories: Mapping[str, EngineFactory] | None = None) -> None:
         self._factories: dict[str, EngineFactory] = {**_SHIPPED, **(factories or {})}
-        self._loaded = False
-        self._made: dict[str, EngineInUse] = {}
+        self._loaded = False  # whether `_factories` has those of installed packages
+        self._made: dict[str, EngineInUse] = {}  # by name and options, see `_key`
         self._lock = threading.RLock()
 
     @property
@@ -115,20 +115,20 @@ class ContextEngines:
 
     @property
     def has_foreign(self) -> bool:
-        """Whether any engine is in use that is somebody else's code."""
+        """Whether any engine is in use whose code is not Perdure's."""
         return any(used.is_foreign for used in self.in_use)
 
     def of(self, agent: Agent) -> EngineInUse:
-        """The engine of an agent. One that somebody else's code makes may be unmade. If the setting can't be read, the
-        engine that takes over, with the problem."""
+        """Return the engine of an agent: unmade if its code is not Perdure's and was not called yet; the engine that
+        takes over, with the problem, if the setting can't be read."""
         if agent.settings.get(CONTEXT_ENGINE) is None:
             return PAGED
         try:
             choice = engine_choice(agent.settings)
             if choice is None:
                 return PAGED
-            if (made := self._made.get(_key(choice))) is not None:
-                return made
+            if (in_use := self._made.get(_key(choice))) is not None:
+                return in_use
             if self._factories.get(choice.name) is _SHIPPED.get(choice.name, _NOTHING):
                 return self.get(choice)
         except InvalidInput as error:
@@ -136,11 +136,11 @@ class ContextEngines:
         return EngineInUse(choice.name, _UNMADE, is_foreign=True, unmade=choice)
 
     def get(self, choice: EngineChoice) -> EngineInUse:
-        """The engine of this choice. Raises: InvalidInput: there is none, or its options can't be used."""
+        """Return the engine of a setting, made once. Raises: InvalidInput: there is none, or its options are wrong."""
         with self._lock:
-            if (made := self._made.get(_key(choice))) is None:
-                made = self._made[_key(choice)] = self._make(choice)
-            return made
+            if (in_use := self._made.get(_key(choice))) is None:
+                in_use = self._made[_key(choice)] = self._make(choice)
+            return in_use
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Check that the engine of these settings can be used here. Raises: InvalidInput."""
@@ -148,6 +148,7 @@ class ContextEngines:
             self.get(choice)
 
     def _make(self, choice: EngineChoice) -> EngineInUse:
+        """Make the engine of a setting. Raises: InvalidInput."""
         if choice.name == COMPOSITION:
             engine: object = self._compose(choice.options)
         else:
@@ -170,7 +171,7 @@ class ContextEngines:
         return EngineInUse(choice.name, engine, addition, is_foreign=not _is_shipped(engine))
 
     def _compose(self, options: Mapping[str, Any]) -> Composition:
-        """Make a composition. Raises: InvalidInput."""
+        """Make a composition of an assembler and a compressor, which its options name. Raises: InvalidInput."""
         if set(options) != {"assembler", "compressor"}:
             raise InvalidInput(f"{COMPOSITION} has the options {sorted(options)}: give assembler and compressor")
         assembler = EngineChoice.parse(options["assembler"], "assembler")
@@ -190,7 +191,7 @@ class ContextEngines:
 
 
 def _key(choice: EngineChoice) -> str:
-    """The text that is the same for the same engine with the same options."""
+    """Return a text that is the same for the same engine with the same options."""
     return json.dumps([choice.name, choice.options], sort_keys=True)
 
 
@@ -203,7 +204,7 @@ def _is_shipped(engine: ContextEngine) -> bool:
 
 @functools.cache
 def _package_engines() -> Mapping[str, EngineFactory]:
-    """The engines of installed packages by the names of their entry points; loaded at first use."""
+    """Return the engines of installed packages by the names of their entry points; loaded at first use."""
     return {point.name: functools.partial(_load, point) for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 
@@ -214,7 +215,7 @@ def _load(point: metadata.EntryPoint, **options: Any) -> ContextEngine:
 
 
 def _call(what: str, factory: Callable[..., object], options: Mapping[str, Any]) -> object:
-    """Make an engine or compressor of these options. Raises: InvalidInput."""
+    """Make an engine or compressor of these options. `what`: its name in errors. Raises: InvalidInput."""
     try:
         return factory(**options)
     except InvalidInput:
@@ -227,6 +228,7 @@ def _call(what: str, factory: Callable[..., object], options: Mapping[str, Any])
 
 
 def _option_names(factory: Callable[..., object]) -> str:
+    """Return the names of what a factory takes, for an error."""
     try:
         return ", ".join(inspect.signature(factory).parameters) or "none"
     except (TypeError, ValueError):
@@ -252,11 +254,11 @@ class EngineFailed(Exception):
 
 @dataclass(slots=True)
 class _Line:
-    """What an engine knows of a conversation: its messages up to a number. One call at a time."""
+    """What an engine was told of a conversation: all messages up to `upto_seq`."""
 
     upto_seq: int = -1
-    known: bool = False
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    known: bool = False  # whether `bootstrap` was called
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # calls about a conversation come one at a time
 
 
 class EngineCalls:
@@ -269,9 +271,9 @@ class EngineCalls:
     def __init__(self, engines: ContextEngines | None = None) -> None:
         self.engines = engines or ContextEngines()
         self._quarantined: set[RunKey] = set()
-        self._lines: OrderedDict[tuple[AgentId, int, int], _Line] = OrderedDict()
-        self._late: dict[int, int] = {}
-        self._plans: dict[RunKey, tuple[int, int]] = {}
+        self._lines: OrderedDict[tuple[AgentId, int, int], _Line] = OrderedDict()  # agent, conversation, engine
+        self._late: dict[int, int] = {}  # id() of an engine -> how many of its calls are late
+        self._plans: dict[RunKey, tuple[int, int]] = {}  # run -> step, and how many plans were made for it
 
     def is_quarantined(self, key: RunKey) -> bool:
         """Whether this run goes on without its agent's engine."""
@@ -304,10 +306,7 @@ class EngineCalls:
                 raise EngineFailed(f"{type(error).__name__}: {error}"[:REASON_CHARS]) from error
 
     async def decide(self, used: EngineInUse, conversation: EngineConversation, situation: Situation) -> Plan | None:
-        """The engine's plan for a request, checked; None: it is sent as it is, or can't be made to fit.
-
-        Raises: EngineFailed.
-        """
+        """Tell the engine of new messages; return its plan for a request, checked, or None. Raises: EngineFailed."""
         engine, fits = used.engine, situation.certificate.fits
         async with self._line(engine, conversation).lock:
             await self._tell(engine, conversation, (*situation.pinned, *situation.rows))
@@ -315,10 +314,10 @@ class EngineCalls:
                 return None
             try:
                 function = engine.assemble if fits else engine.plan
-                found = await self.call(engine, function, situation)
-                if inspect.iscoroutine(found):
-                    found.close()
-                return None if found is None else check_plan(situation, found)
+                plan = await self.call(engine, function, situation)
+                if inspect.iscoroutine(plan):
+                    plan.close()
+                return None if plan is None else check_plan(situation, plan)
             except IrreducibleFloor:
                 return None
             except PlanRefused as refused:
@@ -359,7 +358,7 @@ class EngineCalls:
                     log.warning("context engine %r at the end: %s", used.name, failed)
 
     def _line(self, engine: ContextEngine, conversation: EngineConversation) -> _Line:
-        """What the engine knows of a conversation."""
+        """Return what the engine was told of a conversation; nothing, where that was forgotten."""
         key = (conversation.agent_id, conversation.conversation_seq, id(engine))
         line = self._lines.setdefault(key, _Line())
         self._lines.move_to_end(key)
@@ -368,7 +367,8 @@ class EngineCalls:
         return line
 
     async def _tell(self, engine: ContextEngine, conversation: EngineConversation, messages: Sequence[Message]) -> None:
-        """Tell the engine of a conversation, and of the messages that it does not know. Raises: EngineFailed."""
+        """Call `bootstrap` if it was not called yet, then `ingest` with the messages that the engine was not told of.
+        Raises: EngineFailed."""
         line = self._line(engine, conversation)
         visible = [message for message in messages if message.kind not in UNSEEN_KINDS]
         upto_seq = max((message.seq for message in visible), default=-1)
@@ -385,7 +385,7 @@ class EngineCalls:
     async def call(
         self, engine: ContextEngine, function: Callable[..., Any], *arguments: object, times: int = 1
     ) -> Any:
-        """Call a function of an engine within its time limit, or `times` that limit. Raises: EngineFailed."""
+        """Return what a function of an engine returns within its time limit, `times` as long. Raises: EngineFailed."""
         name, limit_s = getattr(function, "__name__", "a call"), engine.timeout_s * times
         if self._late.get(id(engine), 0) >= LATE_MAX:
             raise EngineFailed(f"{LATE_MAX} earlier calls of it have not come back")
@@ -405,7 +405,7 @@ class EngineCalls:
             return work.result()
         except asyncio.CancelledError:
             raise EngineFailed(f"{name} gave its own task up") from None
-        except BaseException as error:  # an engine is somebody else's code: it may raise anything
+        except BaseException as error:  # an engine may be foreign code: it may raise anything
             raise EngineFailed(f"{name} raised {type(error).__name__}: {error}"[:REASON_CHARS]) from error
 
     def _abandon(self, engine: ContextEngine, work: asyncio.Future[Any], function: Callable[..., Any]) -> None:

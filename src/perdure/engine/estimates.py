@@ -19,19 +19,19 @@ SEAM_TOKENS = 4
 
 
 def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
-    """The upper estimate of all rows that a view shows, without prefix and summary."""
+    """Return the upper estimate of the tokens of all rows that a view shows, without prefix and summary."""
     return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
 
 
 def rows_at_least(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
-    """The tokens that the summary and all rows that a view shows take at least, by any tokenizer."""
+    """Return a lower bound, by any tokenizer, of the tokens of the summary and all rows that a view shows."""
     rows = (*view.pinned, *view.rows)
     tokens = (min(row_tokens(row, stubs, counter), counter.at_least(row.text)) for row in rows)
     return counter.at_least(view.prefix.summary) + sum(tokens)
 
 
 def fixed_at_least(prefix: Prefix, status: str, counter: TokenCounter) -> int:
-    """The tokens that a request with this tail takes at least without its messages, by any tokenizer."""
+    """Return a lower bound, by any tokenizer, of the tokens of a request without its messages. `status`: its tail."""
     return sum(counter.at_least(text) for text in (tools_text(prefix.tools), prefix.system, status))
 
 
@@ -44,10 +44,8 @@ def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
 def overcount_behind(
     tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
 ) -> int:
-    """By how many tokens the estimate is too high, now that `prefix` takes the place of `current`.
-
-    Parts that both have were measured, and stay so; but for another model nothing was measured yet.
-    """
+    """Return by how many tokens the estimate of prefix and rows is too high, now that `prefix` takes the place of
+    `current`. What a provider measured of parts that both have still holds, unless it was for another model."""
     steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
     if current is None or not steps or steps[0].model != agent.model:
         return unmeasured_overcount(tx, agent.model, prefix.tokens + conversation.view_tokens)
@@ -64,17 +62,17 @@ def overcount_behind(
 
 
 def unmeasured_overcount(tx: Tx, model: str, estimated: int) -> int:
-    """By how many tokens an estimate is too high for a model that has measured nothing of it."""
+    """Return by how many tokens an estimate is too high for a model whose provider has measured nothing of it."""
     return -int((tx.steps.get_factor(model) - 1) * estimated)
 
 
 def _texts(prefix: Prefix) -> tuple[str, str, str, str]:
-    """The texts of a prefix that are measured: tools, system prompt, opening and summary."""
+    """Return the texts of a prefix that are measured: tools, system prompt, opening and summary."""
     return tools_text(prefix.tools), prefix.system, prefix.opening, prefix.summary
 
 
 def _dropped_text(old: str, new: str) -> str:
-    """The middle of the old text, without the beginning and the end that both texts share."""
+    """Return the middle of the old text, without the beginning and end that it shares with the new one."""
     if old == new:
         return ""
     shortest = min(len(old), len(new))
@@ -86,7 +84,8 @@ def _dropped_text(old: str, new: str) -> str:
 def dropped_rows(
     overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
 ) -> int:
-    """The overcount that remains when these rows leave the view."""
+    """Return the overcount that remains when these rows leave the view. `overcount`: by how many tokens `estimated`,
+    the estimate of prefix and rows, was too high."""
     return reduce_overcount(
         overcount,
         estimated=estimated,

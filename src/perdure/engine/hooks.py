@@ -88,7 +88,7 @@ class Hooks:
 
 
 async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
-    """The verdict of a hook, and why it failed, if it did: then the verdict is the one that is set for that."""
+    """Return a hook's verdict, and why it failed, if it did: then `if_it_fails` decides whether the verdict blocks."""
     info = hook.info
     try:
         async with asyncio.timeout(info.timeout_s):
@@ -100,7 +100,7 @@ async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | N
         if task is None or task.cancelling():
             raise
         failed = "it gave its own task up"
-    except Exception as error:  # a hook is somebody else's code: it may raise anything
+    except Exception as error:  # a hook is foreign code: it may raise anything
         failed = f"{type(error).__name__}: {error}"[:REASON_CHARS]
     block = f"it could not look at this: {failed}" if info.if_it_fails == "block" else None
     return Verdict(block=block), failed

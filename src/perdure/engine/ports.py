@@ -32,7 +32,7 @@ from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
 
 SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
-"""Sends a report as JSON to the URL of a callback, which somebody else chose; returns the status of the
+"""Sends a report as JSON to the URL of a callback, which a caller chose; returns the status of the
 answer. Raises: ToolError."""
 
 
@@ -57,7 +57,7 @@ class Unread:
         self.listeners: list[Callable[..., None]] = []
 
     def note(self, line: Line, *, now: bool = False) -> None:
-        """Tell them; `now`: it is best read at once."""
+        """Tell the listeners that there is something new to read; `now`: it is best read at once."""
         for listener in self.listeners:
             listener(line, now=now)
 
@@ -77,7 +77,7 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
-        timezone: of what no agent has.
+        timezone: of dates that belong to no agent.
         lease_s: how long a run belongs to a process that does not renew its lease.
         beat_s: how often it renews it, and looks for a cancel request from another process.
         poll_s: how often a waiting reader looks for what another process did.
@@ -130,12 +130,12 @@ class EngineSettings:
 
 
 def in_effect(agent: Agent, models: Models) -> Agent:
-    """The agent with the model of its next run."""
+    """Return the agent with the model of its next run: the default model, if it follows that."""
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
 
 
 def as_requested(agent: Agent, models: Models) -> Agent:
-    """The agent as requests to its model have it: with the settings of its profile."""
+    """Return the agent as requests to its model have it: with the settings of its profile."""
     return with_profile(agent, models.traits(agent.model))
 
 
@@ -172,7 +172,7 @@ class UnitInputs:
     price_of: PriceOf = no_price
 
     def window(self, agent: Agent) -> tuple[int, int]:
-        """(Tokens of the agent's window, how many of them are kept for the answer: at most a quarter).
+        """Return (tokens of the agent's window, how many of them are kept free for the answer: at most a quarter).
 
         The window is the agent's own setting, at most what its model is known to take; else what its model takes, at
         most the engine's setting.
@@ -198,7 +198,7 @@ class Ports:
         unread: who reads in the background.
         background: the model calls that nobody waits for.
         engine_calls: calls the context engines.
-        telemetry: who is told of what the engine does.
+        telemetry: records what the engine does.
         drain: whether this process is about to end.
         signals: what other processes have committed.
         contents: the bytes of files outside the database; None: they are in it.
@@ -234,15 +234,15 @@ class Ports:
         return self.background.yields(local=self.models.traits(model).local)
 
     def slot(self, model: str) -> AbstractAsyncContextManager[None]:
-        """The place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
+        """Return the place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
         return self.background.slot(model, local=self.models.traits(model).local)
 
     def limit_s(self, model: str, seconds: float) -> float | None:
-        """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""
+        """Return the most seconds that a call of this model may take; None: no limit, for a local model is slow."""
         return None if self.models.traits(model).local else seconds
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
-        """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
+        """Return what a unit of work that starts now needs, with the cached view of a conversation, if one is given."""
         now, parts = self.clock.now(), None if line is None else self.views.get(line)
         return UnitInputs(
             ids=self.ids,
@@ -267,7 +267,12 @@ characters that it sees."""
 async def show_result(
     outcome: ToolOutcome, tool: str, settings: Mapping[str, Any], limit_chars: int, ports: Ports
 ) -> ToolOutcome:
-    """What a foreign tool returned, before it is stored: with what the model sees of it."""
+    """Return what a foreign tool returned with what the model sees of it, before it is stored.
+
+    Args:
+        settings: of the agent.
+        limit_chars: the most characters that the model sees.
+    """
     for show in SHOW_RESULT.functions:
         outcome = await show(outcome, tool, settings, limit_chars, ports)
     return outcome

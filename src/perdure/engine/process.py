@@ -33,7 +33,7 @@ class Views(OrderedDict[Line, RequestParts]):
     def __init__(self, *, max_bytes: int = VIEWS_BYTES) -> None:
         super().__init__()
         self._max_bytes = max_bytes
-        self._sizes: dict[Line, int] = {}
+        self._sizes: dict[Line, int] = {}  # in bytes
         self.nbytes = 0
 
     def put(self, progress: Progress) -> None:
@@ -68,7 +68,7 @@ class Views(OrderedDict[Line, RequestParts]):
 
 
 def size_of(messages: Sequence[Message]) -> int:
-    """About so many bytes of memory these messages take."""
+    """Estimate the bytes of memory that these messages take."""
     return sum(MESSAGE_BYTES + TOKEN_BYTES * message.tokens for message in messages)
 
 
@@ -90,7 +90,7 @@ class Drain:
             self.is_on, self.steps_until = True, asyncio.get_running_loop().time() + within_s / 2
 
     def check(self) -> None:
-        """Raises: GivenBack: it is too late to begin a step."""
+        """Check that a step may still begin. Raises: GivenBack: it is too late."""
         if self.is_on and asyncio.get_running_loop().time() >= self.steps_until:
             raise GivenBack
 
@@ -103,22 +103,23 @@ class Signals:
     """Calls functions with what the topics of others are about. Without `hear` nothing is ever called."""
 
     def __init__(self) -> None:
-        self._calls: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        self._calls: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)  # by kind
         self._are_heard = False
 
     def hear(self, store: Store) -> None:
-        """Begin to hear, if the store can."""
+        """Begin to receive signals of other processes, if the store can."""
         self._are_heard = store.listen(self._pass_on)
 
     def on(self, kind: str, call: Callable[[str], None]) -> None:
-        """Have `call` called after each topic of this kind, with the rest of it; an empty text: any may have come."""
+        """Have `call` called after each topic of this kind, with the text behind the kind; empty: any may have come."""
         self._calls[kind].append(call)
 
     def look_s(self, poll_s: float) -> float:
-        """How often to look: every `poll_s` if no signals come."""
+        """Return how often to look by oneself: every `poll_s` seconds if no signals come, less often if they do."""
         return max(poll_s, LOOK_S) if self._are_heard else poll_s
 
     def _pass_on(self, topics: Sequence[str] | None) -> None:
+        """Call the functions for these topics, "kind rest"; None: signals may be lost, so call all."""
         if topics is None:
             topics = list(self._calls)
         for topic in topics:
@@ -127,7 +128,7 @@ class Signals:
                 call(rest)
 
 
-def key_of(rest: str) -> RunKey | None:
-    """The run that a topic `run` is about; None: of any."""
+def run_of_topic(rest: str) -> RunKey | None:
+    """Return the run that a topic is about: "agent-id number", the text behind its kind; None: it is about any run."""
     agent_id, _, seq = rest.rpartition(" ")
     return RunKey(AgentId(agent_id), int(seq)) if agent_id and seq.isdecimal() else None

@@ -2,7 +2,7 @@
 
 A model is asked between two transactions, and may take minutes. Meanwhile people edit, forget and erase what it reads,
 or forbid what it does. So the transaction that stores an answer first reads again all that was shown, and stores
-nothing if any of it has changed: then it is read and asked anew.
+nothing if any of it has changed: then the model is asked again about what is there now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perdure.storage.tx import Tx
 
 AGAIN_MAX = 5
-"""How often a model is asked anew, because what it was shown has changed, until that waits for another time."""
+"""How often a model is asked again, because what it was shown has changed, before that is left for later."""
 
 
 class ReadingChanged(Exception):
@@ -37,7 +37,7 @@ class Reading:
         return self.again(tx) == self.value
 
     def check(self, tx: Tx) -> None:
-        """Raises: ReadingChanged: it is no longer so; NotFound."""
+        """Check that all of it is still so. Raises: ReadingChanged: it is not; NotFound: it is gone."""
         if not self.holds(tx):
             raise ReadingChanged
 

@@ -15,15 +15,15 @@ REFUSED_SCHEMA = re.compile(
     r"|text\.format|structured[ _]?output|native ?output|guided",
     re.IGNORECASE,
 )
-"""What a refusal of the form of an answer says."""
+"""Matches the error of a server that refuses the form in which an answer was asked for."""
 
 
-def with_schema_in_prompt(request: ModelRequest, *, kept: Mapping[str, Any] | None = None) -> ModelRequest:
-    """The request with the schema of its answer in the prompt, and this form of it besides; unchanged if it asks for no
-    JSON."""
+def with_schema_in_prompt(request: ModelRequest, *, response_format: Mapping[str, Any] | None = None) -> ModelRequest:
+    """The request with the schema of its answer in the system text, and this `response_format` in place of its own;
+    unchanged if it asks for no JSON."""
     shape = request.options.response_format or {}
     if shape.get("type") not in ("json_schema", "json_object"):
         return request
-    said = spaced_json(shape.get("json_schema", shape).get("schema") or {"type": "object"})
-    system = f"{request.system}\n\nAnswer with one JSON object of this schema, and with nothing else:\n{said}".strip()
-    return replace(request, system=system, options=replace(request.options, response_format=kept))
+    schema = spaced_json(shape.get("json_schema", shape).get("schema") or {"type": "object"})
+    system = f"{request.system}\n\nAnswer with one JSON object of this schema, and with nothing else:\n{schema}".strip()
+    return replace(request, system=system, options=replace(request.options, response_format=response_format))

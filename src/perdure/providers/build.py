@@ -12,18 +12,19 @@ from perdure.core.messages import Part, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.core.tools.portable import PortableTool, portable, renamed
+from perdure.core.tools.portable import PortableTool, portable, rename_members
 from perdure.providers.provider import PROVIDERS, AroundModel, Endpoint, ModelSource
 
 if TYPE_CHECKING:
     from perdure.providers.retrying import Retrying
 
 Aliases = Mapping[str, Mapping[str, str]]
-"""Tool -> its names of arguments, or the names that they have where it is sent -> the other ones."""
+"""Name of a tool -> old name of an argument -> new name: from the tool's own names to those sent, or back."""
 
 
 def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tuple[ModelRequest, Aliases]:
-    """The request as it is sent with its tools in this form, and their aliases."""
+    """The request with its tools in their portable form, and its earlier calls with the names of arguments there; and
+    tool -> own name of an argument -> name sent, of the tools where names differ."""
     aliases = {str(tool.shape["name"]): tool.aliases for tool in tools if tool.aliases}
     if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
         return request, {}
@@ -37,33 +38,37 @@ def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tu
 
 
 class PortableTools(AroundModel):
-    """A model that gets each tool as every provider takes it; its calls have the tool's own names. Whole arguments come
-    as one delta where names differ."""
+    """A model that is sent each tool in a form that every provider takes; the calls that it yields have the tool's own
+    names of arguments. Where names differ, the arguments of a call come as one delta, with the reply."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        # Of the newest request: those of an agent have the same.
+        # The tools of the newest request and their portable forms: the next request of an agent mostly has the same.
         self._tools: tuple[Sequence[Mapping[str, Any]], Sequence[PortableTool]] = ((), ())
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
         own_tools, tools = self._tools
         if own_tools is not request.tools:
             tools = [portable(tool) for tool in request.tools]
             self._tools = request.tools, tools
         sent, aliases = portable_request(request, tools)
-        own = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
-        held: set[int] = set()
+        return self._with_own_names(sent, aliases) if aliases else self.model.respond(sent)
+
+    async def _with_own_names(self, sent: ModelRequest, aliases: Aliases) -> AsyncIterator[ModelPiece]:
+        """Yield the pieces of an answer, with the tools' own names of arguments."""
+        own_names = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
+        indexes: set[int] = set()  # of calls with renamed arguments
         async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
-                if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in own:
-                    held.add(piece.index)
+                if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in own_names:
+                    indexes.add(piece.index)
                 if isinstance(piece, ModelReply):
-                    piece = replace(piece, parts=_renamed(piece.parts, own))
+                    piece = replace(piece, parts=_renamed(piece.parts, own_names))
                     for index, call in enumerate(part for part in piece.parts if isinstance(part, ToolCall)):
-                        if index in held:
+                        if index in indexes:
                             yield ModelDelta("tool_arguments", call.arguments, index, call.call_id)
-                if not (isinstance(piece, ModelDelta) and piece.kind == "tool_arguments" and piece.index in held):
+                if not (isinstance(piece, ModelDelta) and piece.kind == "tool_arguments" and piece.index in indexes):
                     yield piece
 
 
@@ -73,7 +78,7 @@ def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
     for part in parts:
         if isinstance(part, ToolCall) and part.name in names:
             with suppress(ValueError, RecursionError):
-                arguments = renamed(parse_json(part.arguments, ARGUMENTS), names[part.name])
+                arguments = rename_members(parse_json(part.arguments, ARGUMENTS), names[part.name])
                 part = replace(part, arguments=compact_json(arguments))
         changed.append(part)
     return tuple(changed)

@@ -63,9 +63,15 @@ def facts_of(handle: str) -> ModelFacts:
 
     Raises: InvalidInput: the file that PERDURE_CATALOG names can't be read as a catalog.
     """
-    built_in, own = _built_in(), _own()
-    facts = (own and own.find(handle)) or built_in.find(handle) or ModelFacts()
-    free = built_in.free_providers | (own.free_providers if own else frozenset())
+    return _facts_in(_users_catalog(), handle)
+
+
+@functools.lru_cache(maxsize=256)
+def _facts_in(users: _Catalog | None, handle: str) -> ModelFacts:
+    """Return what `facts_of` returns with this catalog of the user."""
+    built_in = _built_in()
+    facts = (users and users.find(handle)) or built_in.find(handle) or ModelFacts()
+    free = built_in.free_providers | (users.free_providers if users else frozenset())
     if handle.partition("/")[0].lower() in free:
         return replace(facts, input_price=0.0, output_price=0.0, cached_price=0.0, cache_write_price=0.0)
     return facts
@@ -84,7 +90,6 @@ class _Catalog:
     free_providers: frozenset[str]
     figures_of: str
 
-    @functools.lru_cache(maxsize=256)  # noqa: B019 - there are at most five catalogs
     def find(self, handle: str) -> ModelFacts | None:
         """The facts of the longest pattern that fits; None if none fits."""
         whole = handle.lower()
@@ -115,19 +120,19 @@ def _built_in() -> _Catalog:
     return replace(first, entries=entries, free_providers=free)
 
 
-def _own() -> _Catalog | None:
+def _users_catalog() -> _Catalog | None:
     """The catalog of the user, if there is one. Raises: InvalidInput: it can't be read."""
     if not (name := os.environ.get(CATALOG_VARIABLE, "").strip()):
         return None
     try:
         path = Path(name).expanduser()
-        return _own_file(path, path.stat().st_mtime_ns)
+        return _read_users_catalog(path, path.stat().st_mtime_ns)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"{CATALOG_VARIABLE} is {name!r}: the file can't be read ({error})") from error
 
 
 @functools.lru_cache(maxsize=4)
-def _own_file(path: Path, modified_ns: int) -> _Catalog:
+def _read_users_catalog(path: Path, modified_ns: int) -> _Catalog:
     """The catalog in this file; `modified_ns` is there so that an edited file is read again."""
     return _parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -154,7 +159,7 @@ def _parse(text: str, file: str) -> _Catalog:
 
 
 def _facts(model: Mapping[str, Any], family: str) -> ModelFacts:
-    """The facts in a [[model]] table. A missing price of the cache is that of input."""
+    """The facts in a [[model]] table, for the pattern `family`. A missing price of the cache is that of input."""
     price = model.get("price", {})
     base = price.get("input")
     return ModelFacts(
@@ -168,7 +173,7 @@ def _facts(model: Mapping[str, Any], family: str) -> ModelFacts:
 
 
 _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
-"""Whether a value is right, and what else to give."""
+"""(Whether a value is right, what to give in place of a wrong one)."""
 
 _TEXT: _Rule = (lambda value: isinstance(value, str), "give a text")
 _TEXTS: _Rule = (

@@ -60,7 +60,7 @@ class Choice:
 
 
 def fallback_choice() -> Choice:
-    """The choice where no provider has a model: one that is there without. If there is none, its reason says so."""
+    """The choice where no provider has a model: the built-in program, or if it is missing, a reason that says so."""
     for handle, (_, model) in feature_models().items():
         return Choice(handle, model.about)
     return Choice(EXTRACTIVE, NO_MODEL)
@@ -136,8 +136,8 @@ async def _choose_local(
     *,
     is_set: bool,
 ) -> Choice | None:
-    """The first of these models of a local server that calls tools, in whichever form; if nobody else would be asked,
-    the first one that answers without."""
+    """The first of the models `names` of a local server that calls tools, in whichever form; with `is_set` else the
+    first that answers at all, or the first. Adds to `notes` why models were passed over. `probe`: see `choose_from`."""
     tried: list[tuple[str, Trial]] = []
     for name in names:
         trial = await probe(endpoint, name)
@@ -174,26 +174,26 @@ _NOT_CHAT = (
 
 
 class OwnModels(Protocol):
-    """Models that this process serves itself."""
+    """The models that this process serves itself, without a provider."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """The provider that they have; its guard takes requests to them."""
+        """The endpoint of these models; its guard takes the requests to them."""
 
     def names(self) -> Sequence[str]:
-        """Those that there are now. No network, and quick."""
+        """The names of the models that can be used now. No network, and quick."""
 
     def choice(self) -> Choice | None:
-        """The one to take by default: by a setting before all others, else before there is none."""
+        """The model that new agents get: before all others if a setting names it, else if no provider has one."""
 
     def traits(self, name: str) -> ModelTraits:
-        """What is known of one."""
+        """What is known of the model of this name."""
 
     def what_helps(self, name: str) -> str:
-        """Advice that makes one available."""
+        """Advice that makes the model of this name available."""
 
     async def close(self) -> None:
-        """Serve no more."""
+        """End what serves the models."""
 
 
 SILENCE_S = 60.0
@@ -244,16 +244,16 @@ async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) 
         return Trial(f"could not be tried: {error}")
     if reply is None:
         return Trial("ended its answer without a reply")
-    if any(isinstance(part, ToolCall) and _is_right(part) for part in reply.parts):
+    if any(isinstance(part, ToolCall) and _calls_note(part) for part in reply.parts):
         in_text = reply.exchange is not None and "calls_in_text" in reply.exchange.response
         return Trial(calling="text" if in_text else "native")
-    if _is_written(text_of(reply.parts)):
+    if _writes_note_call(text_of(reply.parts)):
         return Trial(calling="text")
     return Trial("did not call the tool it was asked to call", "none")
 
 
-def _is_right(call: ToolCall) -> bool:
-    """Whether this is the call that was asked for."""
+def _calls_note(call: ToolCall) -> bool:
+    """Whether this is the call of `note` with "hi" that `try_tools` asks for."""
     try:
         arguments = parse_json(call.arguments, LISTING)
         return call.name == "note" and "hi" in str(arguments["text"]).lower()
@@ -261,17 +261,17 @@ def _is_right(call: ToolCall) -> bool:
         return False
 
 
-def _is_written(text: str) -> bool:
-    """Whether an answer has the call in its text, in any form: the name of the tool and its text behind it."""
+def _writes_note_call(text: str) -> bool:
+    """Whether an answer has the call of `note` in its text, in any form: the tool's name and "hi" behind it."""
     _, name, rest = text.partition("note")
     return bool(name) and "hi" in rest and any(sign in text for sign in "{([")
 
 
 async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
-    """What a server says of a model beyond its list of models. Never raises.
+    """What a server says of a model: in its list of models, and where its kind has more, asked anew. Never raises.
 
     Args:
-        listed: what the list says.
+        listed: what the list says of the model.
     """
 
     async def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:

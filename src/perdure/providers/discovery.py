@@ -43,7 +43,7 @@ DETAIL_CHARS = 200
 class Listing:
     """The models of a provider, or why it did not list them.
 
-    `status` is the HTTP status of a refusal; 0 for no answer at all. `served`: what the list says of a model besides.
+    `status` is the HTTP status of a refusal; 0 for no answer at all. `served`: name of a model -> its traits there.
     """
 
     models: tuple[str, ...] = ()
@@ -150,8 +150,8 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
 
 
 async def list_when_loaded(endpoint: Endpoint, listing: Listing, progress: Callable[[str], None]) -> Listing:
-    """The models of a server of the user's own that says it is loading one, as soon as it has, for up to two minutes.
-    Any other listing is given back."""
+    """Ask a local server that is loading its model again until it has, for up to two minutes; the last listing. Any
+    other endpoint's listing is returned as it is. `progress` is told what is waited for."""
     for _ in range(LOADING_TRIES):
         if not endpoint.local or listing.status != 503:
             break
@@ -226,7 +226,7 @@ async def fetch_json(
 
 
 def _find(provider: ProviderKind, environment: Mapping[str, str]) -> Endpoint | None:
-    """The endpoint of a provider by its variables; None if none is set."""
+    """The endpoint of a provider by its environment variables; None if none of them is set."""
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
     # A key alone names a local server at its default port.
@@ -259,12 +259,12 @@ def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, s
 
 
 def _can_be_sent(key: str) -> bool:
-    """Whether a header can carry it; a line break, from a bad paste, can't."""
+    """Whether an HTTP header can carry the key; it can't carry a line break, from a bad paste."""
     return key.isascii() and key.isprintable()
 
 
 def _base_url(text: str, provider: ProviderKind, *, host_only: bool) -> str:
-    """Complete an address with scheme, port and path of the API. Raises: ValueError: the text is not an address."""
+    """Complete an address with scheme, port and path of the API (`host_only`: without its own). Raises: ValueError."""
     url = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in url):

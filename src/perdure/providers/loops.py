@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 LOOP_BYTES, LOOP_TIMES = 800, 5
-"""The end of an answer is a loop if it is the same at least so often, and at least so long."""
+"""The end of an answer is a loop if it repeats a text at least so often, and is at least so long."""
 
 READ_BYTES, CODE_BYTES = 4_000, 20_000
-"""So long in what a person reads, who may want a line fifty times or a table without entries; and in a fence of it."""
+"""The least bytes of a loop in what a person reads, who may want a line fifty times; and in a code fence of that."""
 
 UNIT_BYTES = 1_500
-"""The longest text that is looked for."""
+"""The longest text whose repetition is looked for."""
 
 LOOK_CHARS = 200
 """After so many new characters an answer is looked at again."""
@@ -23,20 +23,20 @@ _SENTENCE_END = re.compile(r"[.!?…。！？]*")
 _NUMBER = re.compile(r"(?m)^[ \t]*\d+(?=[.):] )")
 
 
-def loop_start(text: str, at_least: int = LOOP_BYTES) -> int | None:
+def loop_start(text: str, loop_bytes: int = LOOP_BYTES) -> int | None:
     """Return where a text that ends in a loop begins to repeat itself, behind what it repeats; None: it does not.
 
-    The numbers of a list don't make its items different.
+    A shorter repetition than `loop_bytes` (UTF-8) is no loop. The numbers of a list don't make its items different.
     """
     data = _NUMBER.sub(lambda number: "#" * len(number[0]), text).encode("utf-8", "surrogatepass")
-    if len(data) < at_least:
+    if len(data) < loop_bytes:
         return None
     needle, found = data[-_NEEDLE_BYTES:], len(data) - _NEEDLE_BYTES
     while (found := data.rfind(needle, 0, found + _NEEDLE_BYTES - 1)) >= 0:
         unit = len(data) - _NEEDLE_BYTES - found
         if unit > UNIT_BYTES:
             return None
-        start = len(data) - max(at_least, LOOP_TIMES * unit)
+        start = len(data) - max(loop_bytes, LOOP_TIMES * unit)
         if start >= 0 and data[start + unit :] == data[start : len(data) - unit]:
             while start > 0 and data[start - 1] == data[start - 1 + unit]:
                 start -= 1
@@ -47,7 +47,7 @@ def loop_start(text: str, at_least: int = LOOP_BYTES) -> int | None:
 
 
 class LoopWatch:
-    """Watches an answer, which a person may read, as it comes, each kind of its pieces for itself."""
+    """Looks for loops in an answer as it comes, in each kind of pieces. `is_read`: by a person, then longer ones."""
 
     def __init__(self, *, is_read: bool = False) -> None:
         self._is_read = is_read
@@ -56,7 +56,7 @@ class LoopWatch:
         self._in_code: dict[str, bool] = {}
 
     def sees_loop(self, kind: str, text: str) -> bool:
-        """Take in a piece; return whether what came ends in a loop."""
+        """Take in a piece of a kind, such as "reasoning"; return whether what came of that kind ends in a loop."""
         self._tails[kind] = (self._tails.get(kind, "") + text)[-_TAIL_CHARS:]
         self._new[kind] = self._new.get(kind, 0) + len(text)
         if self._new[kind] < LOOK_CHARS:
@@ -65,5 +65,5 @@ class LoopWatch:
         in_code = self._in_code[kind] = self._in_code.get(kind, False) ^ (fences % 2 == 1)
         self._new[kind] = 0
         is_read = self._is_read and kind != "reasoning"
-        at_least = LOOP_BYTES if not is_read else CODE_BYTES if in_code else READ_BYTES
-        return loop_start(self._tails[kind], at_least) is not None
+        loop_bytes = LOOP_BYTES if not is_read else CODE_BYTES if in_code else READ_BYTES
+        return loop_start(self._tails[kind], loop_bytes) is not None

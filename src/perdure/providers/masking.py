@@ -140,7 +140,7 @@ _IN_TEXT = (
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """The headers, names in lower case, secret ones replaced; of an authorization its scheme stays."""
+    """The headers, names in lower case, with *** for secrets; of an authorization its scheme stays."""
     secrets = tuple(secrets)
     return {name.lower(): _mask_header(name, value, secrets) for name, value in headers.items()}
 
@@ -187,8 +187,6 @@ def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
     """A value of a request body without secrets."""
     match value:
-        case None | bool() | int() | float():
-            return value
         case str():
             return mask_text(value, secrets)
         case Mapping():

@@ -114,9 +114,9 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 
 
 def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
-    """The dialect that a server may take which has refused a request for the form of its answer, its system messages,
-    the parts of a message, or, if it is `local`, calls and results; None: it was refused for something else, or there
-    is none."""
+    """A simpler dialect to try after a server has refused a request in this one with the error `fault`. It avoids what
+    the error names: the form of the answer, system messages, several parts of a message, or, of a `local` server, calls
+    and results. None: the error names something else, or what is avoided already."""
     if fault.status not in (400, 422, 500) or isinstance(fault, ModelOverloaded):  # which says nothing of its words
         return None
     text = str(fault)

@@ -135,8 +135,8 @@ class ModelSource:
         name: the provider's name of the model.
         connections: provider -> what its models share; those of a new provider are added.
         traits: what is known of the model.
-        learn: takes the traits that its answers show, by their names.
-        look: learns what its server says of it.
+        learn: is told the traits that the model's answers show, as keywords with the names of `ModelTraits`.
+        look: asks the server what it says of the model, and learns that.
     """
 
     endpoint: Endpoint
@@ -153,7 +153,7 @@ class ModelSource:
 
 
 class AroundModel:
-    """A model that changes what another one is sent, or what it answers."""
+    """Base of a model that wraps another one, and changes what that is sent or what it answers."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -171,7 +171,7 @@ class ProviderApi(Protocol):
         """The path and query of the address that a person gave, as requests take it."""
 
     def listing_request(self, endpoint: Endpoint) -> tuple[str, Mapping[str, str], Mapping[str, int]]:
-        """(Address, headers, parameters) of the question for the models."""
+        """(URL, headers, query parameters) of the GET request for the list of models."""
 
     def build(self, source: ModelSource) -> Model:
         """The model, without retries; its coroutine `payload(request)` gives the body by which it would send a request.

@@ -81,8 +81,8 @@ class ModelRegistry:
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._last = choosing.fallback_choice()
-        self.choice = self._last
+        self._fallback = choosing.fallback_choice()
+        self.choice = self._fallback
         """The default: the model of agents that name none."""
         self.has_chosen = False
         """Whether the providers were asked for it; else it is what their variables tell."""
@@ -130,8 +130,10 @@ class ModelRegistry:
 
     def _own_of(self, handle: str) -> tuple[OwnModels, str] | None:
         """(The models that this process serves itself, which of them) by a handle; None: it is another's."""
+        if self._own is None:
+            return None
         name, _, model = handle.partition("/")
-        return (self._own, model) if self._own is not None and name == self._own.endpoint.provider else None
+        return (self._own, model) if name == self._own.endpoint.provider else None
 
     def stored_as(self, handle: str) -> str | None:
         """The handle that a model of a registered provider would have by its type, in the words of the client; None:
@@ -210,7 +212,7 @@ class ModelRegistry:
         return traits.window_tokens or facts.window_tokens
 
     def most_window_tokens(self, handle: str) -> int | None:
-        """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
+        """The window of a model by its server, or by a catalog that has it; None: unknown. Raises: InvalidInput."""
         if handle in self.own_handles:
             return None
         traits, facts = self._known(handle)
@@ -291,7 +293,7 @@ class ModelRegistry:
         """
         choice = self.choice
         is_wanted = choice.is_setting or (
-            choice.handle != self._last.handle and (handle == self._last.handle or self.find(handle) is None)
+            choice.handle != self._fallback.handle and (handle == self._fallback.handle or self.find(handle) is None)
         )
         return choice.handle if is_wanted and self.find(choice.handle) is not None else handle
 
@@ -320,8 +322,8 @@ class ModelRegistry:
         """Advice that makes this model available; empty for an unknown provider, unless a single one has that name."""
         if (own := self._own_of(handle)) is not None:
             return own[0].what_helps(own[1])
-        if handle == self._last.handle:
-            return self._last.reason
+        if handle == self._fallback.handle:
+            return self._fallback.reason
         prefix, _, name = handle.partition("/")
         if (stored := self._stored.get(prefix)) is not None:
             return stored.problem or f"{stored.address} has no model {name!r}"
@@ -350,10 +352,11 @@ class ModelRegistry:
         """
         prefix, slash, name = handle.partition("/")
         prefix = ALIASES.get(prefix, prefix)
-        endpoint = self._endpoint(prefix)
+        own = self._own_of(handle)
+        endpoint = self._endpoint(prefix) if own is None else own[0].endpoint
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
-        if (own := self._own_of(handle)) is not None:
+        if own is not None:
             return (endpoint, name) if name in own[0].names() else None
         if endpoint.base_url != endpoint.entry.default_url:
             return endpoint, name
@@ -369,6 +372,7 @@ class ModelRegistry:
         return self.listings
 
     def _record(self, endpoint: Endpoint, listing: Listing) -> None:
+        """Remember the answer of an endpoint: whether it is reachable, its models, and the traits of these."""
         name = endpoint.provider
         if endpoint.local:
             (self._unreachable.add if listing.problem else self._unreachable.discard)(name)
@@ -412,17 +416,17 @@ class ModelRegistry:
         for endpoint, listing in await self.probe_local():
             if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
-        return replace(self._last, notes=tuple(notes))
+        return replace(self._fallback, notes=tuple(notes))
 
     @property
     def unused_servers(self) -> Sequence[Endpoint]:
         """The servers at addresses that somebody gave, as long as the built-in program answers in their place."""
-        if not self.has_chosen or self.choice.handle != self._last.handle or self.choice.is_setting:
+        if not self.has_chosen or self.choice.handle != self._fallback.handle or self.choice.is_setting:
             return ()
         return [one for one in (*self._configured.values(), *self._stored.values()) if one.local and not one.problem]
 
-    async def have_come(self) -> bool:
-        """Whether one of those servers has a model by now. At most 1 s; never raises."""
+    async def unused_server_has_model(self) -> bool:
+        """Whether one of the `unused_servers` has a model by now; asks them. At most 1 s; never raises."""
         servers = self.unused_servers
         answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_TIMEOUT_S) for one in servers))
         for endpoint, listing in zip(servers, answers, strict=True):
@@ -430,7 +434,7 @@ class ModelRegistry:
         return any(choosing.is_chat_model(name) for listing in answers for name in listing.models)
 
     async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> choosing.Trial:
-        """Whether a model of a local server calls tools, as it is known or as a request with one shows."""
+        """Whether a model of a local server calls tools, as it is known or else as a request with a tool shows."""
         handle = f"{endpoint.provider}/{name}"
         await self.look_at(handle)
         if (calling := self.traits(handle).calling) is not None:
@@ -453,13 +457,13 @@ class ModelRegistry:
         return trial
 
     def choose_offline(self, setting: str) -> choosing.Choice:
-        """The choice without a network, of which `choose` says more."""
+        """The model of agents made without one, as far as it can be chosen without a network; see `choose`."""
         own = None if setting else self.own_choice
         if own is not None and own.is_setting:
             return own
         others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
         choice = choosing.choose_offline(setting, others)
-        return choice if own is None or choice.handle != self._last.handle else own
+        return choice if own is None or choice.handle != self._fallback.handle else own
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""

@@ -26,9 +26,9 @@ _NAMES = frozenset(field.name for field in fields(ModelTraits))
 
 
 class LearnedTraits:
-    """Handle -> the traits that were learned of the model at one address. At another address nothing of it holds.
+    """The traits that were learned of models, by handle, each at one address of its server: at another they don't hold.
 
-    `on_change` is called with a handle whose traits have changed, by whoever has learned them.
+    `on_change` is called by `add` with a handle whose traits have changed.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class LearnedTraits:
         self.on_change: Callable[[str], None] = lambda handle: None
 
     def of(self, handle: str, base: ModelTraits, *, address: str) -> ModelTraits:
-        """The traits of a model, as far as they are learned in place of those of `base`."""
+        """The traits `base` of a model, with those that were learned of it at this address in their place."""
         learned = self._learned.get(handle)
         if learned is None or learned.get(ADDRESS) != address:
             return base
@@ -49,7 +49,7 @@ class LearnedTraits:
         return known[2]
 
     def add(self, handle: str, traits: Mapping[str, Any], *, address: str) -> None:
-        """Learn these traits, by their names."""
+        """Learn traits of a model at an address: name in `ModelTraits` -> value."""
         before = self._learned.get(handle, {})
         before = before if before.get(ADDRESS) == address else {ADDRESS: address}
         after = {**before, **traits}
@@ -97,7 +97,7 @@ def first_answer_s(traits: ModelTraits, *, prompt_tokens: int) -> float | None:
 
 
 def _is_news(before: tuple[float, float] | None, after: tuple[float, float]) -> bool:
-    """Whether one of two speeds has changed much."""
+    """Whether one of two speeds, (tokens read, tokens written) a second, has changed much."""
     if before is None:
         return True
     return any(max(old, new) > SPEED_CHANGE * min(old, new) for old, new in zip(before, after, strict=True))
@@ -115,7 +115,7 @@ parameters it has, whether its template shows tools to the model. Without what i
 
 
 def _known(**traits: Any) -> dict[str, Any]:
-    """These traits without those that are not known."""
+    """The traits without those that are None or empty, which are not known."""
     return {name: value for name, value in traits.items() if value not in (None, "")}
 
 
@@ -133,6 +133,7 @@ def served_in(answer: Any) -> dict[str, ServerTraits]:
 
 
 def _served(row: Mapping[str, Any]) -> ServerTraits:
+    """What one row of a list of models says of its model."""
     meta = row.get("meta")
     meta = meta if isinstance(meta, Mapping) else {}
     windows = [meta.get("n_ctx"), *map(row.get, _WINDOWS)]

@@ -76,6 +76,7 @@ def _mark_pages(outline: document_outline.Outline, page_starts: Sequence[int]) -
 
 
 def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
+    """Yield the chunks: entries of an outline, packed up to the sizes, with the header and headings above them."""
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
     def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:
@@ -108,7 +109,8 @@ def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSiz
 
 
 def _end_of_chunk(outline: document_outline.Outline, first: int, target: int, most: int, least: int) -> int:
-    """Return the entry after the chunk that begins with `first`."""
+    """Return the index of the entry behind the best chunk that begins with entry `first`. `target`, `most`, `least`:
+    the characters of a chunk, see `ChunkSizes`."""
     levels, ends, start, count = outline.levels, outline.ends, outline.starts[first], len(outline.levels)
     best, best_level, fallback = 0, document_outline.NEVER + 1, first + 1
     for after in range(first + 1, count + 1):

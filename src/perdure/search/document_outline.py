@@ -100,6 +100,7 @@ def markdown_outline(document: Document) -> Outline:
     front_matter_end = _front_matter_end(outline)
 
     def enter(index: int, degree: int, title: str) -> tuple[str, ...]:
+        """Begin a section at line `index`; return the titles of the sections that are open then."""
         while open_headings and open_headings[-1][0] >= degree:
             open_headings.pop()
         outline.paths[index] = tuple(name for _, name in open_headings)
@@ -167,7 +168,7 @@ def _front_matter_end(outline: Outline) -> int:
 
 
 def _may_be_title(outline: Outline, index: int) -> bool:
-    """Return whether the line before an underline is a paragraph of one line."""
+    """Return whether the line before the underline at `index` is a paragraph of one line."""
     title = outline.lines[index - 1]
     alone = outline.after_blank[index - 1] or outline.levels[index - 1] == NEVER
     return alone and len(title) <= MARKUP_CHARS and title.lstrip()[0] not in "|>#" and not _UNDERLINE.match(title)
@@ -202,10 +203,8 @@ def json_outline(document: Document) -> Outline:
 
 
 def code_outline(document: Document) -> Outline:
-    """Build the outline of source code: definitions, members, statements.
-
-    Other languages than Python are read by blank lines and indentation.
-    """
+    """Build the outline of source code: definitions, members, statements. Other languages than Python are read by blank
+    lines and indentation."""
     outline = outline_of_lines(document.text)
     if not (
         document.name.lower().endswith(PYTHON)
@@ -217,7 +216,7 @@ def code_outline(document: Document) -> Outline:
 
 
 def _mark_any(outline: Outline) -> None:
-    """Mark the outline by blank lines and indentation."""
+    """Set how good a cut before each line is, by blank lines and indentation."""
     after_end = after_lead = False  # the line before closes a block; it belongs to the next line
     for index, line in enumerate(outline.lines):
         text = line.lstrip()
@@ -235,7 +234,7 @@ def _mark_any(outline: Outline) -> None:
 
 
 def _mark_python(outline: Outline, text: str) -> bool:
-    """Mark the outline by the syntax tree; return whether the text is Python."""
+    """Set how good a cut before each line is, and its path, by the syntax tree; return whether the text is Python."""
     import ast
 
     try:

@@ -83,25 +83,29 @@ def rank_messages(
 ) -> RankedMessages:
     """Rank the messages that match, and their neighbours, best first.
 
-    The ranking is long enough for `limit` hits, at most 1,000. `scope`: as it was loaded of the agent with this filter.
-    Raises: NotFound.
+    Args:
+        where: the messages to search.
+        limit: the ranking is long enough for so many hits, at most 1,000.
+        scope: what `tx.messages.scopes` gave for the agent and `where`; None: it is loaded.
+
+    Raises: NotFound: no such agent.
     """
     scope = scope or tx.messages.scopes([agent.id], where=where).get(agent.id)
     if scope is None:
         raise NotFound("agent", agent.id)
     history = request.histories.load(tx, agent.id, scope.next_seq)
-    few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
+    candidate_count = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
     out_of_view = tx.resets.get_pending_seqs(agent.id) if scope.is_resetting else {}
     mask = history.mask(where, out_of_view=out_of_view)
     # The newest rows, where they alone are left out, are few: the search skips them one by one.
     only_newest = where == MessageFilter(before_seq=where.before_seq) and not out_of_view
     only = None if mask is None or only_newest else history.seq[mask]
-    meaning = match_vectors(
-        tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX))
+    by_vectors = match_vectors(
+        tx, agent.number, request, texts=history.rows, only=only, limit=max(candidate_count, min(limit, HITS_MAX))
     )
-    nearest = _select_masked(history, mask, meaning.seqs)
+    nearest = _select_masked(history, mask, by_vectors.seqs)
     # A text without a vector is found by its words alone.
-    words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
+    words_max = candidate_count if by_vectors.rows and not by_vectors.left_out else WORDS_CANDIDATES
     # A name in the query matches the speaker: as a word it would find the messages to that person.
     query, (matches,) = match_words(
         without_names(request.text, history.names),
@@ -110,27 +114,29 @@ def rank_messages(
         ],
     )
     now = _history_clock(history, request.now)
-    named = spans(request.text, now=now, timezone=request.timezone)
+    times = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
-    if named:  # a cached history still has the rows of a reset, and they must not take the places of others
-        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named)
+    if times:  # a cached history still has the rows of a reset, and they must not take the places of others
+        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), times)
     wordings = find_wordings(tx, agent, request, query, scope.graph_id)
     by_wordings = _select_masked(history, mask, np.array(list(wordings), np.int64))
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_wordings])
-    seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
+    seqs, indexes = _with_neighbours(
+        history, mask, candidates, candidate_count // NEIGHBOURED_OF if by_vectors.rows else WORDS_NEIGHBOURED
+    )
     texts = tx.messages.texts(agent.id, seqs.tolist()) if len(seqs) else {}
     if len(texts) < len(seqs):
         present = [seq in texts for seq in seqs.tolist()]
-        seqs, at = seqs[present], at[present]
+        seqs, indexes = seqs[present], indexes[present]
     hints = hints_of(
         request.text,
         names=history.names,
-        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
+        spans=[(span.start.timestamp(), span.end.timestamp()) for span in times],
         now=now.timestamp(),
     )
-    pool = _pool(history, at, seqs, texts, query, matches, meaning, wordings, timed=hints.when)
-    ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
-    ran = report_search(query, [meaning], named, rows=scope.count, pool=len(seqs))
+    pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, timed=hints.when)
+    ranked = rank(pool, hints, HYBRID if by_vectors.rows else LEXICAL)
+    ran = report_search(query, [by_vectors], times, rows=scope.count, pool=len(seqs))
     return RankedMessages(agent, seqs, ranked, texts, wordings, ran)
 
 
@@ -173,34 +179,32 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
 
 
 def _select_masked(history: LogColumns, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers whose rows the mask lets through."""
+    """Return the numbers whose rows in the history the mask lets through; None lets all through."""
     if mask is None:
         return seqs
-    at = history.indexes(seqs)
-    return seqs[(at >= 0) & mask[at]] if history.rows else seqs[:0]
+    indexes = history.indexes(seqs)
+    return seqs[(indexes >= 0) & mask[indexes]] if history.rows else seqs[:0]
 
 
 def _with_neighbours(
     history: LogColumns, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order.
-
-    An index is -1 for a number that the history does not have.
-    """
-    at = history.indexes(candidates)
-    in_history = at[at >= 0]
-    if mask is None and len(in_history) == len(at):
-        at = history.with_neighbours(at, first=first)
-        return history.seq[at], at
+    """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order. An
+    index is -1 for a number that the history does not have."""
+    indexes = history.indexes(candidates)
+    in_history = indexes[indexes >= 0]
+    if mask is None and len(in_history) == len(indexes):
+        indexes = history.with_neighbours(indexes, first=first)
+        return history.seq[indexes], indexes
     near = history.with_neighbours(in_history[:first], first=first)
     seqs = np.unique(np.concatenate([candidates, history.seq[near if mask is None else near[mask[near]]]]))
     return seqs, history.indexes(seqs)
 
 
-def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, named: Sequence[TimeSpan]) -> NDArray[np.int64]:
+def _rows_in_spans(history: LogColumns, mask: NDArray[np.bool_] | None, times: Sequence[TimeSpan]) -> NDArray[np.int64]:
     """Return the newest rows from the times that a query names, whatever their words: "what did we do in March?"."""
     then = np.zeros(history.rows, np.bool_)
-    for span in named:
+    for span in times:
         then |= (history.occurred_at >= span.start.timestamp()) & (history.occurred_at < span.end.timestamp())
     if mask is not None:
         then &= mask
@@ -217,34 +221,40 @@ def _history_clock(history: LogColumns, now: datetime) -> datetime:
 
 def _pool(
     history: LogColumns,
-    at: NDArray[np.int64],
+    indexes: NDArray[np.int64],
     seqs: NDArray[np.int64],
     texts: dict[int, str],
     query: Query,
     matches: Matches,
-    meaning: VectorMatches,
+    by_vectors: VectorMatches,
     wordings: Mapping[int, Sequence[Wording]],
     *,
     timed: bool,
 ) -> Pool:
-    read = list(map(texts.__getitem__, seqs.tolist()))
-    spot, occurred_at, traits = history.columns(at)
+    """Build the columns that ranking reads, a row for each number of `seqs`.
+
+    Args:
+        indexes: (n) the row of each number in `history`; -1: none.
+        timed: whether it matters which texts name a time.
+    """
+    row_texts = list(map(texts.__getitem__, seqs.tolist()))
+    spot, occurred_at, traits = history.columns(indexes)
     return Pool(
         seq=seqs,
         spot=spot,
         traits=traits,
-        chars=np.array(list(map(len, read)), np.float64),
+        chars=np.array(list(map(len, row_texts)), np.float64),
         occurred_at=occurred_at,
-        counts=add_words(clause_counts(query, read), query, seqs, wordings),
-        dense=meaning.scores_of(seqs),
-        timed=np.array(list(map(names_a_time, read)), np.bool_) if timed else None,
+        counts=add_words(clause_counts(query, row_texts), query, seqs, wordings),
+        dense=by_vectors.scores_of(seqs),
+        timed=np.array(list(map(names_a_time, row_texts)), np.bool_) if timed else None,
         scope=PoolScope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),
             session_rows=history.sizes,
             mean_chars=history.mean_chars,
-            dense_mean=meaning.mean,
-            dense_std=meaning.std,
+            dense_mean=by_vectors.mean,
+            dense_std=by_vectors.std,
             clause_rows=matches.frequency or None,
         ),
     )
@@ -269,7 +279,7 @@ def find_wordings(
 def add_words(
     counts: NDArray[np.float64], query: Query, seqs: NDArray[np.int64], wordings: Mapping[int, Sequence[Wording]]
 ) -> NDArray[np.float64]:
-    """Return (clauses, rows) the counts with those clauses, once, that stand only in other wordings of a message."""
+    """Count a clause once where it stands only in other wordings of a message; return the counts, (clauses, rows)."""
     rows = [row for row, seq in enumerate(seqs.tolist()) if seq in wordings]
     if rows:
         texts = [" ".join(one.text for one in wordings[seq]) for seq in seqs[rows].tolist()]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.documents import Chunk
-from perdure.core.text.words import Query, parse_query
+from perdure.core.text.words import parse_query
 from perdure.search.ranking.fuse import rank
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
@@ -31,11 +31,8 @@ class OutputParts:
     counts: Column
 
     def rank(self, dense: NDArray[np.float64] | None = None) -> Sequence[int]:
-        """Return the parts with a word of the query or a high cosine, best first.
-
-        Args:
-            dense: the cosine of each part to the query, nan: unknown; None: words count alone.
-        """
+        """Return the parts with a word of the query or a high cosine, best first. `dense`: the cosine of each part to
+        the query, nan: unknown; None: words count alone."""
         size = len(self.parts)
         chars = np.array([len(part.text) for part in self.parts], np.float64)
         scope = PoolScope(rows=size, mean_chars=float(chars.mean()) if size else 150.0)
@@ -48,12 +45,8 @@ class OutputParts:
 
 def count_words(parts: Sequence[Chunk], query: str) -> OutputParts:
     """Count the query's words in the parts of a text; phrases that stand nowhere are taken apart."""
-    parsed = parse_query(query)
-    counts = _counts(parsed, parts)
+    parsed, texts = parse_query(query), [part.text for part in parts]
+    counts = clause_counts(parsed, texts)
     if not counts.any():
-        counts = _counts(parsed.loosen(), parts)
+        counts = clause_counts(parsed.loosen(), texts)
     return OutputParts(parts, counts)
-
-
-def _counts(query: Query, parts: Sequence[Chunk]) -> Column:
-    return clause_counts(query, [part.text for part in parts])

@@ -74,13 +74,13 @@ def rank_passages(
     """
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    wanted = _with_states(where)
+    search_filter = _with_states(where)
     # Most archives have passages of one state, and need no condition.
-    plain = [tx.passages.states(archive.id) <= set(wanted.states) for archive in archives]
-    filters = [replace(wanted, states=()) if one else wanted for one in plain]
+    is_plain = [tx.passages.states(archive.id) <= set(search_filter.states) for archive in archives]
+    filters = [replace(search_filter, states=()) if plain else search_filter for plain in is_plain]
     within = [
-        _filtered_seqs(tx, archive, request, needed) if only is None else only
-        for archive, needed in zip(archives, filters, strict=True)
+        _filtered_seqs(tx, archive, request, condition) if only is None else only
+        for archive, condition in zip(archives, filters, strict=True)
     ]
     query, matched = match_words(
         request.text,
@@ -88,39 +88,41 @@ def rank_passages(
             tx.passages.match(
                 archive.id,
                 query,
-                where=needed,
+                where=condition,
                 limit=max(CANDIDATES, most),
-                postings=request.archives.postings(archive, needed),
-                rows=None if some is None else len(some),
+                postings=request.archives.postings(archive, condition),
+                rows=None if seqs is None else len(seqs),
                 only=only,
             )
-            for archive, needed, some in zip(archives, filters, within, strict=True)
+            for archive, condition, seqs in zip(archives, filters, within, strict=True)
         ],
     )
-    meanings = [
+    nearest_rows = [
         match_vectors(
-            tx, archive.number, request, texts=archive.passage_count, only=some, limit=max(DENSE_CANDIDATES, most)
+            tx, archive.number, request, texts=archive.passage_count, only=seqs, limit=max(DENSE_CANDIDATES, most)
         )
-        for archive, some in zip(archives, within, strict=True)
+        for archive, seqs in zip(archives, within, strict=True)
     ]
-    named = spans(request.text, now=request.now, timezone=request.timezone)
+    times = spans(request.text, now=request.now, timezone=request.timezone)
     parts: list[PassageTexts] = []
-    dense: list[NDArray[np.float64]] = []
-    for archive, needed, matches, meaning in zip(archives, filters, matched, meanings, strict=True):
-        candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
-        in_spans = _passages_in_spans(tx, archive, needed, named) if only is None else ()
+    cosines: list[NDArray[np.float64]] = []
+    for archive, condition, matches, nearest in zip(archives, filters, matched, nearest_rows, strict=True):
+        candidates = _select_candidates(matches.seqs, nearest.seqs.tolist(), limit=room)
+        in_spans = _passages_in_spans(tx, archive, condition, times) if only is None else ()
         seqs = list(dict.fromkeys((*candidates, *in_spans, *more)))
         texts_of_archive = tx.passages.texts(archive.id, seqs)
         parts.append(texts_of_archive)
-        dense.append(meaning.scores_of(np.array(texts_of_archive.seqs, np.int64)))
+        cosines.append(nearest.scores_of(np.array(texts_of_archive.seqs, np.int64)))
     texts = PassageTexts.join(parts)
     now = request.now
     hints = hints_of(
-        request.text, spans=[(span.start.timestamp(), span.end.timestamp()) for span in named], now=now.timestamp()
+        request.text, spans=[(span.start.timestamp(), span.end.timestamp()) for span in times], now=now.timestamp()
     )
-    pool = _pool(archives, texts, query, matched, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
+    pool = _pool(
+        archives, texts, query, matched, nearest_rows, np.concatenate([*cosines, np.zeros(0)]), timed=hints.when
+    )
     rows = sum(archive.passage_count for archive in archives)
-    ran = report_search(query, meanings, named, rows=rows, pool=len(texts))
+    ran = report_search(query, nearest_rows, times, rows=rows, pool=len(texts))
     return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
 
 
@@ -145,31 +147,31 @@ def _with_states(where: PassageFilter) -> PassageFilter:
     return where if where.states else replace(where, states=SEARCHED_STATES)
 
 
-def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:
-    """Select what both arms found, then the best of each arm in turn."""
-    twice = set(words).intersection(meaning)
-    by_turns = itertools.chain.from_iterable(itertools.zip_longest(words, meaning))
-    chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, words), by_turns))
+def _select_candidates(by_words: Sequence[int], by_vectors: Sequence[int], *, limit: int) -> list[int]:
+    """Select the numbers that both arms found, then the best of each arm in turn; both come best first."""
+    twice = set(by_words).intersection(by_vectors)
+    by_turns = itertools.chain.from_iterable(itertools.zip_longest(by_words, by_vectors))
+    chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, by_words), by_turns))
     chosen.pop(None, None)
-    return list(chosen)[:most]
+    return list(chosen)[:limit]
 
 
 def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
-    """Load the sorted numbers of the passages that match a filter; None if the search needs none."""
+    """Load the sorted numbers of the passages that match a filter; None if all match, or vectors are not searched."""
     if where.matches_all or request.indexes is None or not request.vectors:
         return None
     return request.archives.seqs(tx, archive, where)
 
 
-def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[TimeSpan]) -> list[int]:
+def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, times: Sequence[TimeSpan]) -> list[int]:
     """Load the numbers of the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
-    for span in named:
+    for span in times:
         since = span.start if where.since is None else max(span.start, where.since)
         until = span.end if where.until is None else min(span.end, where.until)
         if since <= until:
-            then = replace(where, since=since, until=until)
-            seqs += tx.passages.latest(archive.id, where=then, limit=SPAN_CANDIDATES)
+            condition = replace(where, since=since, until=until)
+            seqs += tx.passages.latest(archive.id, where=condition, limit=SPAN_CANDIDATES)
     return seqs
 
 
@@ -178,16 +180,23 @@ def _pool(
     texts: PassageTexts,
     query: Query,
     matched: Sequence[Matches],
-    meanings: Sequence[VectorMatches],
-    dense: NDArray[np.float64],
+    nearest_rows: Sequence[VectorMatches],
+    cosines: NDArray[np.float64],
     *,
     timed: bool,
 ) -> Pool:
-    words = texts.texts
-    chars = np.array(list(map(len, words)), np.int64)
-    with_vectors = sum(meaning.rows for meaning in meanings)
-    mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
-    spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
+    """Build the columns that ranking reads, a row for each text.
+
+    Args:
+        matched, nearest_rows: of each archive.
+        cosines: (n) of each text to the query, nan: unknown.
+        timed: whether it matters which texts name a time.
+    """
+    row_texts = texts.texts
+    chars = np.array(list(map(len, row_texts)), np.int64)
+    with_vectors = sum(nearest.rows for nearest in nearest_rows)
+    mean = sum(nearest.mean * nearest.rows for nearest in nearest_rows) / max(1, with_vectors)
+    spread = sum((nearest.std**2 + (nearest.mean - mean) ** 2) * nearest.rows for nearest in nearest_rows)
     frequency = np.zeros(len(query.clauses))
     for matches in matched:
         if matches.frequency:
@@ -210,10 +219,10 @@ def _pool(
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
         occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        timed=np.array(list(map(names_a_time, words)), np.bool_) if timed else None,
+        timed=np.array(list(map(names_a_time, row_texts)), np.bool_) if timed else None,
         uses=np.array(texts.uses, np.float64),
-        counts=clause_counts(query, words),
-        dense=dense,
+        counts=clause_counts(query, row_texts),
+        dense=cosines,
     )
 
 

@@ -56,6 +56,7 @@ class Candidates:
     conversations: dict[int, ConversationId] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, **facts: Any) -> None:
+        """Add a candidate; `facts` are fields of the `Source` that it gets if it is selected."""
         self.candidates.append(candidate)
         self.facts.setdefault((candidate.kind, candidate.id), facts)
 
@@ -113,6 +114,7 @@ def recall(
 
 
 def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
+    """Load the archives to search: those that the scope names, else all of the agent's. Raises: NotFound."""
     if scope.archives is not None:
         return [tx.archives.get(archive_id) for archive_id in dict.fromkeys(scope.archives)]
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
@@ -140,10 +142,8 @@ def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collecti
 
 
 def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
-    """Return the scores in order on the scale of `Recalled`, 0 to 1.
-
-    They are rounded as they are shown, so that a floor equal to a hit's shown score lets that hit through.
-    """
+    """Return the scores in order on the scale of `Recalled`, 0 to 1. They are rounded as they are shown, so that a
+    floor equal to a hit's shown score lets that hit through."""
     scores, relevant = ranked.scores, ranked.relevant
     if not relevant.any():
         return np.zeros(len(scores))
@@ -156,7 +156,8 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
     return scaled.round(SCORE_DIGITS)
 
 
-def _most(scope: RecallScope) -> int:
+def _candidate_limit(scope: RecallScope) -> int:
+    """Return how many candidates of one kind the budget has room for, within bounds."""
     return max(CANDIDATES_MIN, min(CANDIDATES_MAX, scope.budget_tokens // TOKENS_A_HIT))
 
 
@@ -166,7 +167,7 @@ def _select_hits(ranked: Ranking, scope: RecallScope, usable: Callable[[int], bo
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
     ):
-        if count == _most(scope) or score < scope.floor:
+        if count == _candidate_limit(scope) or score < scope.floor:
             return
         if relevant and usable(row):
             count += 1
@@ -176,10 +177,11 @@ def _select_hits(ranked: Ranking, scope: RecallScope, usable: Callable[[int], bo
 def _add_passages(
     tx: Tx, ranked: RankedPassages, archives: Iterable[Archive], scope: RecallScope, collection: Candidates
 ) -> None:
+    """Add the hits among the passages, but captured turns that the search of messages finds."""
     names = {archive.id: archive.name for archive in archives}
     collection.ran["passages"] = ranked.ran
 
-    order = ranked.ranked.order[: READ_AHEAD * _most(scope)].tolist()
+    order = ranked.ranked.order[: READ_AHEAD * _candidate_limit(scope)].tolist()
     passages = {row: ranked.texts.passage(row) for row in order}
 
     def usable(row: int) -> bool:
@@ -251,7 +253,7 @@ def _add_turns(
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
     collection.ran["messages"] = ranked.ran
     history = request.histories.load(tx, ranked.agent.id)
-    at = history.indexes(ranked.seqs)
+    indexes = history.indexes(ranked.seqs)
 
     def is_in_view(index: int) -> bool:
         """Return whether the context window shows this turn already."""
@@ -262,11 +264,11 @@ def _add_turns(
 
     def usable(row: int) -> bool:
         """Return whether a row may be a hit."""
-        return at[row] >= 0 and not is_in_view(int(at[row]))
+        return indexes[row] >= 0 and not is_in_view(int(indexes[row]))
 
     best_rows = list(_select_hits(ranked.ranked, scope, usable))
-    scores = {int(at[row]): score for row, score in best_rows}
-    rows = {int(at[row]): row for row, _ in best_rows}
+    scores = {int(indexes[row]): score for row, score in best_rows}
+    rows = {int(indexes[row]): row for row, _ in best_rows}
     neighbours: dict[int, dict[int, float]] = {}  # index -> hit next to it -> share of the hit's score
     for hit in list(scores)[:NEIGHBOUR_HITS]:
         two_before, before, after, two_after = history.near[hit].tolist()
@@ -293,6 +295,7 @@ def _add_turns(
 
 
 def _turn(message: Message, history: LogColumns, index: int, score: float, **fields: Any) -> Candidate:
+    """Return a message, row `index` of the history, as a candidate; `fields` are further fields of it."""
     return Candidate(
         kind="turn",
         id=message.id,
@@ -325,8 +328,11 @@ def _add_turn(tx: Tx, message: Message, turn: Candidate, collection: Candidates,
 
 
 def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
-    """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
-    has to be searched for: its source would be that of all that follows."""
+    """Add the newest turns out of view, the person's before the agent's, to fill the budget.
+
+    Messages with sources outside, and an agent's answers behind them, are left out: with them in its context, all that
+    the agent writes would have these sources, without anybody having asked for them.
+    """
     history = request.histories.load(tx, agent.id)
     hidden = np.ones(history.rows, bool)
     if scope.in_view is not None:
@@ -365,11 +371,12 @@ def _without_copies(tx: Tx, history: LogColumns, scope: RecallScope, messages: S
 
 
 def rank_cost(place: int) -> float:
-    """Return what a place costs of a score, so that order is kept."""
+    """Return what to take off the score at a place of a list, so that equal scores keep the order of the list."""
     return place / 10_000
 
 
 def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
+    """Yield the source of each part of the packed text, in its order."""
     for number, part in enumerate(packed.parts, 1):
         candidate = part.candidate
         yield Source(

@@ -118,7 +118,7 @@ class _RepeatFilter:
 
 
 class _Formatter(logging.Formatter):
-    """The parts of a line that text and JSON share."""
+    """The parts of a line that text and JSON share. Secrets in `masked` become ***; `texts`: all errors' are shown."""
 
     def __init__(self, masked: Sequence[str], *, texts: bool) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class _JsonFormatter(_Formatter):
 
 
 def _ids() -> dict[str, str]:
-    """What a line belongs to, as far as it is known: the request, and the run that is driven."""
+    """The ids of the current request and of the run that this task drives, as far as there are any."""
     ids = {"trace_id": trace} if (trace := current_trace.get()) else {}
     if (run := current_run.get()) is not None:
         ids |= {"run_id": run.id, "agent_id": run.key.agent_id}

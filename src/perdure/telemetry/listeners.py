@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Listeners:
-    """`Telemetry` that passes everything on to those who listen, in the order in which they came."""
+    """`Telemetry` that passes everything on to several listeners, in the order in which they were added."""
 
     def __init__(self, *listeners: Telemetry) -> None:
         self._listeners = listeners
 
     def add(self, listener: Telemetry) -> None:
-        """Have one more listen, from now on."""
+        """Add a listener, for all work that begins from now on."""
         self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Telemetry) -> None:
-        """Have one listen no longer; work that is under way is reported to it."""
+        """Remove a listener; the end of work that has begun is still reported to it."""
         self._listeners = tuple(one for one in self._listeners if one is not listener)
 
     def during(self, work: Work) -> AbstractContextManager[object]:
@@ -45,7 +45,7 @@ class Listeners:
 
 
 def reported_embedder(embedder: Embedder, telemetry: Telemetry) -> Embedder:
-    """The embedder, whose calls `telemetry` hears of."""
+    """Return an embedder that works as `embedder` and reports its calls to `telemetry`."""
     if isinstance(embedder, WordEmbedder):
         return _ReportedWords(embedder, embedder, telemetry)
     return _Reported(embedder, telemetry)
@@ -72,7 +72,7 @@ class _Reported:
 
 
 class _ReportedWords(_Reported):
-    """The same of one that makes vectors of words."""
+    """`_Reported` for an embedder that also makes vectors of words; those calls are not reported."""
 
     def __init__(self, embedder: Embedder, words: WordEmbedder, telemetry: Telemetry) -> None:
         super().__init__(embedder, telemetry)
@@ -87,6 +87,6 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def forget_process(folder: str, pid: int) -> None:
-    """Remove what was true of a process only while it ran; what it has counted stays."""
+    """Remove the live gauges of an ended process from the `folder` of shared metrics; what it has counted stays."""
     for path in Path(folder).glob(f"gauge_live*_{pid}.db"):
         path.unlink(missing_ok=True)

@@ -88,7 +88,7 @@ class Metrics:
         self.problems = counter("problems_total", "Warnings and errors of the log.", "part", "level")
 
     def render(self, queues: Mapping[str, int]) -> bytes:
-        """The text of all metrics, with the lengths of these queues."""
+        """Return all metrics in the format of Prometheus, with `queues`: name of a queue -> its length."""
         lengths = _Queues(queues)
         if not os.environ.get(SHARED_FOLDER):
             return generate_latest(self._registry) + generate_latest(lengths)
@@ -97,7 +97,7 @@ class Metrics:
         return generate_latest(shared) + generate_latest(lengths)
 
     def listener(self, names: ModelNames) -> MetricsListener:
-        """`Telemetry` that counts here. `names` names the models of that engine."""
+        """Return a `Telemetry` that counts in these metrics, for an engine whose models `names` names."""
         return MetricsListener(self, names)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -106,7 +106,7 @@ class Metrics:
         self.request_seconds.labels(method, route).observe(seconds)
 
     def model_label(self, name: str) -> str:
-        """The label of a model."""
+        """Return the label of the model `name`: itself, or `other` once there are `MODELS_MAX` labels."""
         if name not in self._models:
             if len(self._models) >= MODELS_MAX:
                 return "other"
@@ -126,13 +126,14 @@ class Metrics:
 
 
 class MetricsListener:
-    """`Telemetry` over `Metrics`."""
+    """`Telemetry` that counts in `Metrics`, for one engine."""
 
     def __init__(self, metrics: Metrics, names: ModelNames) -> None:
         self._metrics, self._names = metrics, names
 
     @contextlib.contextmanager
     def during(self, work: Work) -> Iterator[None]:
+        """Count a piece of work, its time and the kind of its error, at its end."""
         metrics, began = self._metrics, time.perf_counter()
         is_run = isinstance(work, RunWork)
         if is_run:
@@ -170,6 +171,7 @@ class MetricsListener:
                     metrics.embedded_texts.labels(work.purpose).inc(work.texts)
 
     def _count_model(self, work: ModelWork, error: str, seconds: float) -> None:
+        """Count a model call, its time, tokens and cost; `error`: as for `_count_work`."""
         metrics, usage = self._metrics, Usage() if work.reply is None else work.reply.usage
         names = (self._names.provider(work.model), metrics.model_label(self._names.label(work.model)))
         purpose = "reply" if work.request is None else work.request.purpose
@@ -201,7 +203,7 @@ class MetricsListener:
 
 
 class _Queues(CollectorRegistry):
-    """The lengths of queues, as they were read just now."""
+    """A registry with one metric: the lengths of queues at this moment."""
 
     def __init__(self, lengths: Mapping[str, int]) -> None:
         super().__init__()

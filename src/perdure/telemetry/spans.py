@@ -79,7 +79,7 @@ class Spans:
                 self._origins.popitem(last=False)
 
     def _find_tracer(self) -> Tracer | None:
-        """The tracer; None: nobody has set up an SDK, and no caller has named a trace to go on with."""
+        """Return the tracer; None: this process has set up no SDK, and no caller has sent a trace."""
         if self._tracer is None and (trace := sys.modules.get("opentelemetry.trace")) is not None:
             is_set_up = type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
             if is_set_up or trace.get_current_span().get_span_context().is_valid:
@@ -88,6 +88,7 @@ class Spans:
 
     @contextlib.contextmanager
     def _during(self, tracer: Tracer, work: Work) -> Iterator[None]:
+        """A span around a piece of work, with its error and result."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -119,7 +120,7 @@ class Spans:
                     self._end(span, work)
 
     def _begin(self, work: Work) -> tuple[str, dict[str, Any]]:
-        """The name of a span, and what is known at its beginning."""
+        """Return (the name of the span for a piece of work, its attributes at the beginning)."""
         match work:
             case RunWork(run=run):
                 return "invoke_agent", {
@@ -150,7 +151,7 @@ class Spans:
                 return type(work).__name__, {}
 
     def _model(self, operation: str, handle: str) -> dict[str, Any]:
-        """What spans of models begin with."""
+        """Return the attributes that all spans of calls to the model `handle` have."""
         provider = self._names.provider(handle)
         return {
             "gen_ai.operation.name": operation,
@@ -159,7 +160,7 @@ class Spans:
         }
 
     def _end(self, span: Span, work: Work) -> None:
-        """Record what is known at the end."""
+        """Set the attributes of a span that are known at the end of its work."""
         match work:
             case RunWork():
                 if work.stop_reason:
@@ -177,6 +178,7 @@ class Spans:
                     span.set_attribute("gen_ai.tool.call.result", outcome.text[:CONTENT_CHARS])
 
     def _put_request(self, span: Span, request: ModelRequest) -> None:
+        """Set the attributes of a model's request; what was said only if content is on."""
         span.set_attribute("perdure.model.purpose", request.purpose)
         options = request.options
         if options.max_output_tokens is not None:
@@ -192,6 +194,7 @@ class Spans:
             )
 
     def _put_reply(self, span: Span, reply: ModelReply) -> None:
+        """Set the attributes of a model's reply; what was said only if content is on."""
         span.set_attribute("gen_ai.response.finish_reasons", [reply.stop_reason])
         _put_usage(span, reply.usage)
         if self._content:
@@ -200,14 +203,14 @@ class Spans:
 
 
 def client_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
-    """Take what goes on inside the context into the trace that a request's `traceparent` header names."""
+    """Return a context in which all work belongs to the trace that a request's `traceparent` header names."""
     carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
     return _inside(carrier) if carrier and "opentelemetry.trace" in sys.modules else NOTHING
 
 
 @contextlib.contextmanager
 def _inside(carrier: Mapping[str, str]) -> Iterator[None]:
-    """Take what goes on inside the context into the trace of these headers."""
+    """Put all work inside the context into the trace of `carrier`, header -> value."""
     from opentelemetry import context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -230,7 +233,7 @@ def _put_usage(span: Span, usage: Usage) -> None:
 
 
 def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
-    """The parts of a message in the conventions' shape; of pictures only that there is one."""
+    """Return the parts of a message in the conventions' shape; of pictures only that there is one."""
     shapes: list[dict[str, Any]] = []
     for part in parts:
         match part:
@@ -246,7 +249,7 @@ def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
 
 
 def _json(value: Any) -> str:
-    """A value as JSON, cut where it is too long for an attribute."""
+    """Return a value as JSON, cut to `CONTENT_CHARS`."""
     return json.dumps(value, ensure_ascii=False, default=str)[:CONTENT_CHARS]
 
 
@@ -257,10 +260,7 @@ FLUSH_MS = 3_000
 
 @contextlib.contextmanager
 def exported_spans(environment: Mapping[str, str]) -> Iterator[bool]:
-    """Send the spans of this process inside the context, if the environment asks for it; whether it does.
-
-    Raises: ExtraMissing.
-    """
+    """Send the process's spans to a collector, if the environment asks for it; yield whether. Raises: ExtraMissing."""
     is_off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     is_named = exporter == "otlp" or (not exporter and any(environment.get(name, "").strip() for name in ENDPOINTS))

@@ -63,5 +63,5 @@ class RecordedTelemetry:
         self.facts.append(fact)
 
     def of(self, kind: type[W]) -> list[W]:
-        """The works and facts of one kind."""
+        """Return the works and facts of the class `kind`."""
         return [one for one in (*self.works, *self.facts) if isinstance(one, kind)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from perdure.core.errors import ModelError
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
 from perdure.core.tasks import end_tasks
-from perdure.testing.scripted_model import ScriptedEmbedder, says
+from perdure.testing.scripted_model import ScriptedEmbedder, says, split_words
 
 LOOK_S = 0.01
 """How often a server that hangs looks whether its client is still there."""
@@ -64,7 +63,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """No answer until the client disconnects; with `line`, its first `after` chunks and then nothing."""
+    """No answer until the client disconnects; with `line`, the first `after` chunks of that answer and then nothing."""
 
     line: ModelReply | None = None
     after: int = 0
@@ -93,7 +92,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class AfterChunks:
-    """A line after pauses of `pause_s`, one for each chunk, which a stream is sent then."""
+    """The answer `line` after a pause of `pause_s` seconds for each of `chunks`, which a stream gets if `are_sent`."""
 
     chunks: Sequence[Mapping[str, Any]]
     pause_s: float
@@ -103,7 +102,7 @@ class AfterChunks:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A line of the script that is sent after a delay."""
+    """The answer `line` after a delay in seconds."""
 
     delay_s: float
     line: HttpLine
@@ -153,7 +152,7 @@ class HttpModel:
         self._script += script
 
     def then_embeds(self, *script: HttpLine) -> None:
-        """Append lines that answer the next requests for vectors: `Status`, `RawBody`, `Hanging`, ..."""
+        """Append answers to the next requests for vectors: `Status`, `RawBody`, `Hanging`, ..."""
         self._embed_script += script
 
     async def __aenter__(self) -> Self:
@@ -168,6 +167,7 @@ class HttpModel:
         await self._server.wait_closed()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection until it ends."""
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -187,10 +187,10 @@ class HttpModel:
                 await writer.wait_closed()
 
     async def _answer(self, wire: _Wire, line: str, headers: Mapping[str, str], body: bytes) -> bool:
-        """Answer one request; return whether the connection stays open."""
+        """Answer one request, whose first line is `line`; return whether the connection stays open."""
         method, path, *_ = line.split()
-        if (told := self.tells(method, path, body)) is not None:
-            return await wire.send_json(200, json.dumps(told))
+        if (listing := self.find_listing(method, path, body)) is not None:
+            return await wire.send_json(200, json.dumps(listing))
         if method == "POST" and path.split("?")[0].endswith(("/embeddings", "/api/embed")):
             return await self._embed(wire, json.loads(body), headers)
         if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
@@ -201,8 +201,8 @@ class HttpModel:
         async with self.turn(request, wire.is_cut) as answer:
             return answer is not None and await self._send_line(wire, answer, request)
 
-    def tells(self, method: str, path: str, body: bytes) -> Any:
-        """What the server says of itself at this path, as JSON; None: nothing is there."""
+    def find_listing(self, method: str, path: str, body: bytes) -> Any:
+        """Return the body of the answer to a request about the server or its models; None: the path is another one."""
         if method == "GET" and path.endswith("/models"):
             data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
             return {"object": "list", "data": data}
@@ -210,7 +210,8 @@ class HttpModel:
 
     @contextlib.asynccontextmanager
     async def turn(self, request: Mapping[str, Any], is_cut: Callable[[], bool]) -> AsyncIterator[HttpLine | None]:
-        """The line for a request, while it is sent; None: the client went away first, as `is_cut` tells."""
+        """A context with the script's line for a chat request, in which the line is sent. It may wait for a turn.
+        None: the client closed the connection meanwhile, as `is_cut` says."""
         yield self.next_line(request)
 
     def next_line(self, request: Mapping[str, Any]) -> HttpLine:
@@ -226,7 +227,7 @@ class HttpModel:
         raise ConnectionError
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
-        """Answer one request; return whether the connection stays open."""
+        """Answer a request for vectors; return whether the connection stays open."""
         self.embedding_requests.append(request)
         self.headers.append(headers)
         if self._embed_script:
@@ -265,14 +266,16 @@ class HttpModel:
             case ChunkList(chunks):
                 return await wire.stream([_event(chunk) for chunk in chunks])
         assert isinstance(line, ModelReply | Refusal | Hanging | CutOff | Malformed)
-        if request.get("stream"):
-            return await self._stream(wire, line, request)
-        return await self._send_whole(wire, line, request)
-
-    async def _stream(self, wire: _Wire, line: _Answer, request: Mapping[str, Any]) -> bool:
-        """Send an answer in chunks; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
+        if request.get("stream"):
+            return await self._stream(wire, line, reply, request)
+        return await self._send_whole(wire, line, reply)
+
+    async def _stream(
+        self, wire: _Wire, line: _Answer, reply: ModelReply | Refusal, request: Mapping[str, Any]
+    ) -> bool:
+        """Send `reply` in chunks, as `line` says; return whether the connection stays open."""
         wants_usage = (request.get("stream_options") or {}).get("include_usage")
         events = [_event(chunk) for chunk in completion_chunks(reply, len(self.requests), usage=bool(wants_usage))]
         match line:
@@ -285,10 +288,8 @@ class HttpModel:
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
 
-    async def _send_whole(self, wire: _Wire, line: _Answer, request: Mapping[str, Any]) -> bool:
-        """Send an answer in one piece; return whether the connection stays open."""
-        reply = line if isinstance(line, ModelReply | Refusal) else line.line
-        assert reply is not None
+    async def _send_whole(self, wire: _Wire, line: _Answer, reply: ModelReply | Refusal) -> bool:
+        """Send `reply` in one piece, as `line` says; return whether the connection stays open."""
         text = json.dumps(completion(reply, len(self.requests)), ensure_ascii=False)
         match line:
             case Malformed(text=text):
@@ -304,14 +305,14 @@ class HttpModel:
 
 
 class _Wire:
-    """The part of HTTP/1.1 that this server needs."""
+    """One connection, with the part of HTTP/1.1 that this server needs."""
 
     def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
         self._writer, self._reader = writer, reader
         self._in_stream = False
 
     def is_cut(self) -> bool:
-        """Whether the client has closed the connection."""
+        """Return whether the client has closed the connection."""
         return self._reader.at_eof() or self._reader.exception() is not None  # with something unread, it is a reset
 
     async def send(self, data: bytes) -> None:
@@ -319,10 +320,12 @@ class _Wire:
         await self._writer.drain()
 
     async def head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the status line and the headers."""
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", *(f"{k}: {v}" for k, v in headers.items())]
         await self.send("\r\n".join((*lines, "", "")).encode("latin-1"))
 
     async def send_json(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> bool:
+        """Send a whole answer with JSON in `text`; return True: the connection stays open."""
         data = text.encode("utf-8", "surrogatepass")
         content = {"content-type": "application/json", "content-length": str(len(data))}
         await self.head(status, content | dict(headers or {}))
@@ -330,6 +333,10 @@ class _Wire:
         return True
 
     async def stream(self, events: Sequence[bytes], *, end: str = "clean") -> bool:
+        """Send events of a stream, which begins with the first call; return whether the connection stays open.
+
+        `end`: `clean` ends the stream; `open` goes on; `cut` makes the caller close the connection.
+        """
         if not self._in_stream:
             await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
         self._in_stream = True
@@ -341,18 +348,18 @@ class _Wire:
 
 
 def completion_chunks(reply: ModelReply | Refusal, number: int, *, usage: bool) -> list[dict[str, Any]]:
-    """The chunks of a streamed answer: text in words, arguments in halves, the finish reason, the usage."""
+    """Return the chunks of the answer `number`: text in words, arguments in halves, the finish reason, the usage."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     if isinstance(reply, Refusal):
-        deltas += [{"refusal": piece} for piece in _words(reply.text)]
+        deltas += [{"refusal": piece} for piece in split_words(reply.text)]
         return [_chunk(number, delta) for delta in deltas] + [_chunk(number, {}, finish="stop")]
     position = 0
     for part in reply.parts:
         match part:
             case Text(text=text):
-                deltas += [{"content": piece} for piece in _words(text)]
+                deltas += [{"content": piece} for piece in split_words(text)]
             case Reasoning(text=text):
-                deltas += [{"reasoning_content": piece} for piece in _words(text)]
+                deltas += [{"reasoning_content": piece} for piece in split_words(text)]
             case ToolCall():
                 half = len(part.arguments) // 2
                 call = _call(part, number, position) | {"index": position}
@@ -370,7 +377,7 @@ def completion_chunks(reply: ModelReply | Refusal, number: int, *, usage: bool) 
 
 
 def completion(reply: ModelReply | Refusal, number: int) -> dict[str, Any]:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed, the `number`-th of the server."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     if isinstance(reply, Refusal):
         message["refusal"] = reply.text
@@ -388,7 +395,7 @@ def completion(reply: ModelReply | Refusal, number: int) -> dict[str, Any]:
 
 
 def embeddings_response(vectors: Any, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an answer with vectors, in the shapes of both APIs; in base64 if the request asks for it."""
+    """Return the body of an answer with vectors, in the shapes of OpenAI and Ollama; in base64 if the request asks."""
     base64 = request.get("encoding_format") == "base64"
     rows = [b64encode(row.tobytes()).decode() if base64 else row.tolist() for row in vectors]
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
@@ -396,17 +403,18 @@ def embeddings_response(vectors: Any, request: Mapping[str, Any]) -> dict[str, A
 
 
 def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
+    """Return a chunk of the answer `number` with a delta in OpenAI's shape; None: without choices."""
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     return _shape(number, "chat.completion.chunk", choices)
 
 
 def _shape(number: int, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    """The fields that chunks and whole answers share."""
+    """Return a chunk or a whole answer, by its `kind`, in OpenAI's shape."""
     return {"id": f"chatcmpl-{number}", "object": kind, "created": 0, "model": "test", "choices": choices}
 
 
 def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
-    """A tool call in OpenAI's shape."""
+    """Return a tool call in OpenAI's shape; one without an id gets one from the numbers of the answer and the call."""
     return {
         "id": call.call_id or f"call_{number}_{position}",
         "type": "function",
@@ -415,13 +423,14 @@ def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
 
 
 def _finish(reply: ModelReply) -> str:
+    """Return OpenAI's finish reason of a reply."""
     if reply.stop_reason == "max_tokens_exceeded":
         return "length"
     return "tool_calls" if any(isinstance(part, ToolCall) for part in reply.parts) else "stop"
 
 
 def _usage(reply: ModelReply) -> dict[str, Any]:
-    """The token counts of a reply in OpenAI's shape."""
+    """Return the token counts of a reply in OpenAI's shape."""
     usage = reply.usage
     return {
         "prompt_tokens": usage.input_tokens,
@@ -435,22 +444,18 @@ def _usage(reply: ModelReply) -> dict[str, Any]:
     }
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text, each with the space after it."""
-    return [piece for piece in re.findall(r"\S*\s*", text) if piece]
-
-
 def _event(chunk: Mapping[str, Any] | str) -> bytes:
+    """Return a chunk as a server-sent event."""
     text = chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
     return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, Mapping[str, str], bytes] | None:
-    """The (request line, headers, body) of the next request; None if there is no other."""
+    """Return (request line, headers by lower-case name, body) of the next request; None: the connection has ended."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
-    line, *rest = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rest) if name}
+    line, *rows = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (row.partition(":") for row in rows) if name}
     return line, headers, await reader.readexactly(int(headers.get("content-length", "0")))

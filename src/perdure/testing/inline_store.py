@@ -28,7 +28,7 @@ the caller gets the result."""
 
 
 async def no_faults(point: FaultPoint) -> None:
-    """The fault function that injects none."""
+    """Inject no fault; see `InlineStore`."""
 
 
 class InlineStore(StoreBase):
@@ -96,6 +96,7 @@ class InlineStore(StoreBase):
             backup(self._reader, path, progress)
 
     async def mark(self) -> str:
+        """A text that differs after each change of the store."""
         self._check_open()
         others = self._reader.execute("PRAGMA data_version").fetchone()[0]
         return f"{others} {self._connection.total_changes}"
@@ -131,7 +132,7 @@ class InlineStore(StoreBase):
         return outcomes
 
     def _read(self, unit: Callable[[Tx], T]) -> T:
-        """Run a unit on the reading connection."""
+        """Run a unit of work on the reading connection, and return its result."""
         self._check_open()
         try:
             self._reader.execute("BEGIN")

@@ -26,7 +26,8 @@ _OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "lmstudio": "organization_own
 
 @dataclass(slots=True)
 class ServedRequest:
-    """One chat request: its place in line and its tokens; `is_done`: its client got the whole answer."""
+    """One chat request with its estimated tokens; `waited_behind`: how many requests were in line before it; `is_done`:
+    its client got the whole answer."""
 
     request: Mapping[str, Any]
     prompt_tokens: int
@@ -41,15 +42,15 @@ class LocalServer(HttpModel):
     `served` holds what became of each chat request. A prompt that begins like the slot's last one is read from there.
 
     Args:
-        kind: whose listings and words it has.
-        window_tokens: a longer prompt is refused in the server's own words; Ollama cuts it without a word.
-        tools: whether its template shows them; "refused": a request with them is refused.
+        kind: the program whose listings and error texts it has.
+        window_tokens: a longer prompt is refused in that program's own words; Ollama silently cuts it.
+        tools: whether its template shows tools to the model; "refused": a request with tools is refused.
         slots: the number of requests it answers at once; others wait.
         read_tokens_s: how many tokens of a prompt it reads in a second; None: no pause.
         loading: the number of chat requests that it answers with `503 Loading model` at first.
-        parameters: of its model, as its listing says.
-        has_listing: whether it says more of its models than their names.
-        count_tokens: of a text; by default a quarter of its characters.
+        parameters: the number of parameters of its model, as its listing says.
+        has_listing: whether its listing says more of its models than their names.
+        count_tokens: estimates the tokens of a text; by default a quarter of its characters.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class LocalServer(HttpModel):
         self._in_line = 0
         self.served: list[ServedRequest] = []
 
-    def tells(self, method: str, path: str, body: bytes) -> Any:
-        """The server's listing, by its kind; None: it has nothing at this path."""
+    def find_listing(self, method: str, path: str, body: bytes) -> Any:
+        """Return the body of the server's listing at a path, by its kind; None: it has none at this path."""
         path = urllib.parse.urlsplit(path).path
         if not self.has_listing and path != "/v1/models":
             return None
@@ -106,7 +107,7 @@ class LocalServer(HttpModel):
         return None
 
     def _row(self, name: str) -> dict[str, Any]:
-        """A model in the list that every server has."""
+        """Return the entry of a model in `/v1/models`, the list that every kind of server has."""
         row: dict[str, Any] = {"id": name, "object": "model", "owned_by": _OWNERS[self.kind]}
         if not self.has_listing:
             return row | {"owned_by": "me"}
@@ -119,7 +120,7 @@ class LocalServer(HttpModel):
         return row
 
     def _loaded(self, name: str) -> dict[str, Any]:
-        """A model that Ollama has loaded."""
+        """Return the description of a model in Ollama's shape."""
         size = f"{self.parameters / 1e9:.1f}B" if self.parameters >= 1e9 else f"{self.parameters / 1e6:.0f}M"
         return {
             "name": name,
@@ -130,7 +131,7 @@ class LocalServer(HttpModel):
 
     @contextlib.asynccontextmanager
     async def turn(self, request: Mapping[str, Any], is_cut: Callable[[], bool]) -> AsyncIterator[HttpLine | None]:
-        """The line for a request, in its turn and after its prompt has been read."""
+        """A context with the line for a request, once a slot is free, after pauses for its prompt; see `HttpModel`."""
         if self.loading > 0:
             self.loading -= 1
             yield _error(503, "Loading model", "unavailable_error")
@@ -157,12 +158,12 @@ class LocalServer(HttpModel):
             self._in_line -= 1
 
     def prompt(self, request: Mapping[str, Any]) -> str:
-        """What the template makes of a request."""
+        """Return the prompt that the server's template makes of a request."""
         tools = json.dumps(request["tools"]) if request.get("tools") and self.tools == "shown" else ""
         return tools + "".join(f"<{one['role']}>{_text(one)}\n" for one in request.get("messages", ()))
 
     def _refusal(self, request: Mapping[str, Any], tokens: int) -> Status | None:
-        """The answer to a request that the server does not take."""
+        """Return the answer to a request with tools or too many `tokens` that the server refuses; None: it takes it."""
         if request.get("tools") and self.tools == "refused":
             if self.kind == "ollama":
                 return _error(400, f"{self._models[0]} does not support tools", "api_error")
@@ -187,7 +188,7 @@ class LocalServer(HttpModel):
         return None
 
     def _with_usage(self, line: HttpLine, row: ServedRequest) -> HttpLine:
-        """The line with the tokens that were counted."""
+        """Return the line, if it is a reply, with the tokens of the prompt in `row` and of the answer."""
         if not isinstance(line, ModelReply):
             return line
         answer = self._count("".join(map(_written, line.parts)))
@@ -195,8 +196,7 @@ class LocalServer(HttpModel):
         return replace(line, usage=usage)
 
     def _read(self, request: Mapping[str, Any], row: ServedRequest, line: HttpLine) -> HttpLine:
-        """The line after the time that the prompt takes, with reports of it if the request asks for them; an error
-        comes at once."""
+        """Return the line after pauses for its prompt, with reports if the request asks; an error comes at once."""
         new = row.prompt_tokens - row.cached_tokens
         pause_s = new / self.read_tokens_s / READ_PIECES if self.read_tokens_s else 0.0
         reports = self.kind == "llamacpp" and request.get("return_progress") and request.get("stream")
@@ -212,7 +212,7 @@ class LocalServer(HttpModel):
 
 
 def _progress(row: ServedRequest, piece: int, pause_s: float) -> dict[str, int]:
-    """llama.cpp's report after a piece of the prompt."""
+    """Return llama.cpp's report after the `piece`-th of the `READ_PIECES` pieces of a prompt."""
     new = row.prompt_tokens - row.cached_tokens
     return {
         "total": row.prompt_tokens,
@@ -223,17 +223,17 @@ def _progress(row: ServedRequest, piece: int, pause_s: float) -> dict[str, int]:
 
 
 def _error(status: int, text: str, kind: str, **facts: int) -> Status:
-    """An error in the shape that all of them share."""
+    """Return an error in the shape that all kinds of servers share."""
     return Status(status, {"error": {"code": status, "message": text, "type": kind, **facts}})
 
 
 def _written(part: Part) -> str:
-    """What a model has written for a part of its answer."""
+    """Return the text that a model writes for a part of its answer."""
     return part.name + part.arguments if isinstance(part, ToolCall) else text_of((part,)) or str(part)
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """The text of a message of a request, with its calls."""
+    """Return the text of a message of a request, with its tool calls."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = "\n".join(part.get("text", "") for part in content)

@@ -1,6 +1,5 @@
 """A model that answers from a script, also with tool calls written into the text; and an embedder without a model:
-texts that share words get similar vectors.
-"""
+texts that share words get similar vectors."""
 
 from __future__ import annotations
 
@@ -24,23 +23,23 @@ Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
 
 
 def says(text: str, *, usage: Usage | None = None) -> ModelReply:
-    """A reply of text, which ends the run."""
+    """Return a reply of text, which ends the run."""
     return ModelReply(parts=(Text(text),), usage=usage or Usage(input_tokens=10, output_tokens=2))
 
 
 def calls(name: str, *further_calls: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
-    """A reply with a tool call, followed by `further_calls`. The model fills in an empty id."""
+    """Return a reply with a tool call, followed by `further_calls`. The model fills in an empty id."""
     call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
     return ModelReply(parts=(call, *further_calls), usage=Usage(input_tokens=10, output_tokens=5))
 
 
 def thinks(thought: str, reply: ModelReply) -> ModelReply:
-    """The reply with reasoning before it."""
+    """Return the reply with reasoning before it."""
     return replace(reply, parts=(Reasoning(thought), *reply.parts))
 
 
 def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> ModelError:
-    """An error in place of a reply."""
+    """Return an error in place of a reply; `kind`: as of `ModelError`."""
     return ModelError(message, kind=kind)
 
 
@@ -64,6 +63,7 @@ class ScriptedModel:
         self.summary_requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Note the request, and stream the next line of the script for its purpose, or raise it."""
         if request.purpose == "summary":
             self.summary_requests.append(request)
             line = self._summarises
@@ -83,21 +83,26 @@ class ScriptedModel:
 
 
 def _with_ids(parts: Sequence[Part], answer: int) -> tuple[Part, ...]:
-    """The parts, with an id for each call that has none."""
+    """Return the parts of the answer with this number, with an id for each call that has none."""
     return tuple(
         replace(part, call_id=f"call_{answer}_{index}") if isinstance(part, ToolCall) and not part.call_id else part
         for index, part in enumerate(parts)
     )
 
 
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, each with the space after it."""
+    return [piece for piece in re.findall(r"\S*\s*", text) if piece]
+
+
 def _deltas(parts: Sequence[Part]) -> list[ModelDelta]:
-    """The pieces in which the parts are streamed."""
+    """Return the pieces in which the parts are streamed."""
     deltas: list[ModelDelta] = []
     call = 0
     for part in parts:
         match part:
             case Text(text=text):
-                deltas += [ModelDelta("text", piece) for piece in re.findall(r"\S*\s*", text) if piece]
+                deltas += [ModelDelta("text", piece) for piece in split_words(text)]
             case Reasoning(text=text):
                 deltas.append(ModelDelta("reasoning", text))
             case ToolCall():
@@ -111,14 +116,17 @@ _Form = Callable[[str, Mapping[str, Any]], str]
 
 
 def _object(name: str, arguments: Mapping[str, Any], key: str = "arguments") -> str:
+    """Return a call as a JSON object, with the arguments under `key`."""
     return json.dumps({"name": name, key: dict(arguments)}, ensure_ascii=False)
 
 
 def _python(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as Python code."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _openai(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in the shape of OpenAI's answers."""
     function = {"name": name, "arguments": json.dumps(dict(arguments))}
     return json.dumps({"tool_calls": [{"type": "function", "function": function}]})
 
@@ -144,7 +152,7 @@ CALL_FORMS: Final[Mapping[str, _Form]] = {
 
 
 def writes_call(form: str, name: str, **arguments: Any) -> ModelReply:
-    """An answer whose text is a call in one of `CALL_FORMS`."""
+    """Return an answer whose text is a call in the form of this name in `CALL_FORMS`."""
     return says(CALL_FORMS[form](name, arguments))
 
 
@@ -206,7 +214,7 @@ class ScriptedEmbedder:
         self.closed = True
 
     async def _record_call(self, texts: Sequence[str]) -> None:
-        """Note a call, and wait or fail as it was set."""
+        """Note a call; then wait or fail, if the test has asked for that."""
         self.requests.append(tuple(texts))
         await asyncio.sleep(0)  # yield to other tasks, as a real embedder does
         while self._hangs:  # noqa: ASYNC110 - `recover` may come from another thread
@@ -217,7 +225,7 @@ class ScriptedEmbedder:
             raise self._failure
 
     def _words(self, text: str) -> npt.NDArray[np.float64]:
-        """One row of length 1 for each word; a text without words counts as one word."""
+        """Return a unit vector for each word, which depends on it alone: shape (number of words or 1, `dimensions`)."""
         import numpy as np
 
         rows = []

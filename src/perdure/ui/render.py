@@ -75,7 +75,7 @@ class DashboardPage:
         self._load, self._template, self._sections = load, template, sections
 
     async def show(self, request: Request, notice: Notice | None = None, status: int = 200) -> Response:
-        """The page as HTML or JSON; what it can't load is answered with a page that says why."""
+        """Answer with the page as HTML or JSON, or with one that says why it can't be loaded; `status` is for HTML."""
         library = library_of(request)
         is_json = request.query_params.get("format") == "json"
         try:
@@ -100,10 +100,11 @@ class Section:
     """What a feature shows on a page of the kernel.
 
     Args:
-        name: that of its template, which shows as `section` what `load` returns, and its name in the page's JSON.
-        actions: path -> what it does; the page is shown after it.
-        is_shown_empty: whether it is shown where `load` returns nothing.
-        is_of_page: whether what `load` returns are fields of the page, besides.
+        name: the name of its template, and of its data in the page's JSON.
+        load: loads its data, which the template has as `section`.
+        actions: path of a form -> the function that it calls; the page is shown after it.
+        is_shown_empty: whether it is shown also if its data are empty.
+        is_of_page: whether its data, a mapping, are also fields of the page itself.
     """
 
     name: str
@@ -114,15 +115,15 @@ class Section:
 
 
 def sections_of(page: str) -> Sequence[Section]:
-    """The sections of features on a page."""
+    """The sections that features have for the kernel's page of this name."""
     return [feature.load(feature.sections[page]) for feature in find_features() if page in feature.sections]
 
 
 class Pages:
-    """The routes of some pages and of their actions. `paths` has those that are pages.
+    """Collects the routes of one module's pages and of their actions; `paths` are the paths of the pages.
 
     Args:
-        link: what the link to the first of them is called in the head of all pages.
+        link: the name of a link to the first of them in the head of all pages; empty: there is no link.
     """
 
     def __init__(self, link: str = "") -> None:
@@ -131,7 +132,7 @@ class Pages:
         self.paths: list[str] = []
 
     def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], DashboardPage]:
-        """Register the function that loads a page, which shows what features have for a page of the name `sections`."""
+        """Register the function that loads a page's data; the page shows the features' sections for `sections`."""
 
         def register(load: Load) -> DashboardPage:
             shown = sections_of(sections)
@@ -211,10 +212,10 @@ def _current_url(request: Request) -> URL:
 
 
 def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:
-    """How a program asks for the page as JSON."""
+    """(Language, code) of programs that load the page at `shown`, the address in the browser, as JSON."""
     address = str(request.base_url.replace(path=shown.path, query=shown.query).include_query_params(format="json"))
     curl, python = f"curl {shlex.quote(address)}", f"page = httpx.get({address!r}"
-    if request.app.state.gate.needed:
+    if request.app.state.gate.needs_key:
         curl += ' -H "Authorization: Bearer $PERDURE_API_KEY"'
         python += ', headers={"Authorization": f"Bearer {os.environ[\'PERDURE_API_KEY\']}"}'
     imports = "import os\n\nimport httpx" if "os.environ" in python else "import httpx"

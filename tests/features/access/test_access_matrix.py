@@ -116,9 +116,9 @@ async def test_a_server_for_others_is_usable_with_a_key_in_the_store() -> None:
     others = ServerConfig(host="0.0.0.0", port=0)
     async with await AsyncPerdure.open(store=InlineStore(), settings=Settings(model="perdure/extractive")) as perdure:
         gate = create_app(perdure, others).state.gate
-        assert (await gate.usable(), await gate.look()) == (False, True)
+        assert (await gate.is_usable(), await gate.needs_key_now()) == (False, True)
         await Access.of(perdure.app, LOCAL).create_key("ann", "user")
-        assert (await gate.usable(), await gate.look()) == (True, True)
+        assert (await gate.is_usable(), await gate.needs_key_now()) == (True, True)
 
 
 async def test_a_server_stays_closed_when_its_last_key_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from perdure.core.incoming.principals import LOCAL, Scope
 from perdure.features.access import gate, keys
 from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
-from perdure.server.prompt import PromptRead
+from perdure.server.timed_reads import TimedRead
 from perdure.testing import InlineStore
 from tests.server.routed import BASE, Routed, routed
 
@@ -92,7 +92,7 @@ async def test_who_asks_again_waits_for_the_same_read() -> None:
         await here.wait()
         return reads
 
-    prompt = PromptRead(0.01, read)
+    prompt = TimedRead(0.01, read)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="has not answered"):
             await prompt()

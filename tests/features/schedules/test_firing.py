@@ -386,6 +386,24 @@ async def test_the_tools_refuse_what_is_not_the_agents_own(tmp_path: Path) -> No
         assert [one.id for one in await agent.schedules.list()] == [theirs.id]
 
 
+async def test_an_agent_without_schedules_is_told_so() -> None:
+    """The list tool says in words that there is nothing to list."""
+    told: list[str] = []
+
+    def answer(request: Any) -> Any:
+        last = request.messages[-1]
+        if last.role != "tool":
+            return calls("schedule_list")
+        told.append(last.text)
+        return says("ok")
+
+    async with opened(ScriptedModel(otherwise=answer)) as (_, agent, _clock):
+        await agent.tools.attach("schedule_list")
+        await agent.send("What did you plan?")
+
+    assert told == ["You have no schedules."]
+
+
 async def test_an_event_wakes_its_agent_once_under_a_key() -> None:
     """The same key again is the same run, whenever; another event under it is refused."""
     async with opened() as (perdure, agent, clock):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from dataclasses import replace
 
+import httpx
+import httpx2
 import pytest
 
 from perdure.core.errors import ModelError, ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
+from perdure.providers.discovery import endpoint_of_type
+from perdure.providers.provider import PROVIDERS, ModelSource
 from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.toolbox.builtin.provider_guard import ProviderGuard
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking, sse
@@ -71,6 +76,64 @@ async def test_no_key_of_the_environment_goes_to_another_server(monkeypatch: pyt
 
     assert server.received
     assert KEY not in str([one.headers for one in server.received])
+
+
+class RequestRecorder:
+    """In place of a guard: it keeps the address and the headers of each request, and refuses it."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def transport(self, verify: object) -> httpx.AsyncBaseTransport:
+        def record(request: httpx.Request) -> httpx.Response:
+            self.seen.append(f"{request.url} {request.headers.raw}")
+            return httpx.Response(400)
+
+        return httpx.MockTransport(record)
+
+    def transport2(self, verify: object) -> httpx2.AsyncBaseTransport:
+        def record(request: httpx2.Request) -> httpx2.Response:
+            self.seen.append(f"{request.url} {request.headers.raw}")
+            return httpx2.Response(400)
+
+        return httpx2.MockTransport(record)
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "google", "openai"])
+async def test_a_registered_provider_takes_nothing_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Neither the operator's key at the provider's own address, nor the operator's address for a client's key."""
+    for variable in (*PROVIDERS[kind].keys, "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(variable, KEY)
+    for variable in (*PROVIDERS[kind].urls, "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.setenv(variable, "http://operator.test")
+    for key in ("", "client-key"):
+        recorder = RequestRecorder()
+        endpoint = replace(endpoint_of_type("mine", kind, base_url="", api_key=key), guard=recorder)
+        model = endpoint.entry.api.build(ModelSource(endpoint=endpoint, name="some-model"))
+        with pytest.raises(ModelError):
+            await anext(aiter(model.respond(asking("anthropic"))))
+        await model.aclose()  # type: ignore[attr-defined]
+
+        assert recorder.seen
+        assert KEY not in str(recorder.seen) and "operator.test" not in str(recorder.seen)
+        assert key in str(recorder.seen)
+
+
+async def test_a_key_of_the_environment_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK finds it by itself; the provider repeats it in an error."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "operator-key-0123456789")
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": "bad: operator-key-0123456789"}}
+    async with PayloadServer(Payload.json(error, status=400)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        direct = DirectModel(provider=ANTHROPIC, model=MODELS[ANTHROPIC])
+        with pytest.raises(ModelError) as raised:
+            await anext(aiter(direct.respond(asking(ANTHROPIC))))
+        await direct.aclose()
+
+    assert "operator-key" in str(server.received[0].headers)
+    assert "bad" in str(raised.value) and "operator-key" not in f"{raised.value} {raised.value.exchange}"
 
 
 async def test_several_at_once_share_one_connection() -> None:

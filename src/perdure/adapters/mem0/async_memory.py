@@ -75,12 +75,12 @@ class AsyncMemory(OfGraph):
             scope["metadata"] = fields.metadata_text(
                 {name: metadata[name] for name in metadata if name not in fields.IDS}
             )
-        said = [message for message in fields.as_messages(messages) if message["role"] != "system"]
+        spoken = [message for message in fields.as_messages(messages) if message["role"] != "system"]
         await self._graph()
         end = fields.end_of(expiration_date, self._home)
         if infer:
-            return {"results": await self._add_inferred(said, scope, fields.as_time(timestamp, self._home), end)}
-        return {"results": [await self._add_verbatim(message, scope, end) for message in said]}
+            return {"results": await self._add_inferred(spoken, scope, fields.as_time(timestamp, self._home), end)}
+        return {"results": [await self._add_verbatim(message, scope, end) for message in spoken]}
 
     async def search(
         self,
@@ -116,17 +116,17 @@ class AsyncMemory(OfGraph):
         if threshold is not None and not 0 <= threshold <= 1:
             raise ValueError(f"threshold is {threshold!r:.80}: give a number from 0 to 1")
         most = fields.check_top_k(top_k if limit is None else limit)
-        scope, rest = fields.split_filters(filters, ids)
+        scope, others = fields.split_filters(filters, ids)
         hits = await (await self._facts()).search(
             query,
-            limit=SEARCH_MAX if rest else min(max(1, most), SEARCH_MAX),
+            limit=SEARCH_MAX if others else min(max(1, most), SEARCH_MAX),
             explain=True,
             **_conditions(scope, show_expired),
         )
         found = [
             (hit, score)
             for hit, score in scaled(hits)
-            if score >= (threshold or 0.0) and (not rest or fields.matches(await self._fields(hit.fact), rest))
+            if score >= (threshold or 0.0) and (not others or fields.matches(await self._fields(hit.fact), others))
         ]
         results = []
         for hit, score in found[:most]:
@@ -153,14 +153,14 @@ class AsyncMemory(OfGraph):
     ) -> Result:
         """List memories, newest first. The arguments are those of `search`. Raises: ValueError."""
         most = fields.check_top_k(top_k if limit is None else limit)
-        scope, rest = fields.split_filters(filters, ids)
+        scope, others = fields.split_filters(filters, ids)
         results: list[Result] = []
         last: FactHit | None = None
         while len(results) < most:
             page = await (await self._facts()).list(
                 limit=PAGE, after=None if last is None else last.fact.id, **_conditions(scope, show_expired)
             )
-            chosen = [hit.fact for hit in page if not rest or fields.matches(await self._fields(hit.fact), rest)]
+            chosen = [hit.fact for hit in page if not others or fields.matches(await self._fields(hit.fact), others)]
             results += [await self._item(fact) for fact in chosen[: most - len(results)]]
             if len(page) < PAGE:
                 break
@@ -175,7 +175,7 @@ class AsyncMemory(OfGraph):
         expiration_date: date | str | None = UNSET,
         data: str | None = None,
     ) -> Result:
-        """Change the text of a memory, add to its metadata, or set its last day; whose it is stays.
+        """Change the text of a memory, add to its metadata, or set its last day; its user, agent and run stay.
 
         Args:
             expiration_date: None: the memory holds without end.
@@ -206,10 +206,8 @@ class AsyncMemory(OfGraph):
     async def delete_all(
         self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> Result:
-        """Delete all memories of a user, an agent or a run; of several, those that are of all of them.
-
-        Raises: ValueError: none is given.
-        """
+        """Delete all memories of a user, an agent or a run; of several, those that are of all of them. Raises:
+        ValueError: none is given."""
         scope = fields.scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         if not scope:
             raise ValueError("nothing says whose memories to delete: give user_id, agent_id or run_id, or call reset()")
@@ -229,16 +227,16 @@ class AsyncMemory(OfGraph):
         await self._delete_where({})
 
     def close(self) -> None:
-        """Do nothing: who opened the store closes it."""
+        """Do nothing: the program that opened the store closes it."""
 
     async def _add_inferred(
         self,
-        said: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
         scope: Mapping[str, str],
         occurred_at: datetime | None,
         end: datetime | None,
     ) -> list[Result]:
-        """Extract the facts of messages, and return those that are new or changed."""
+        """Extract the facts of messages, and return those that are new or changed; `end`: when they end to be true."""
         new = [
             NewEpisode(
                 text=message["content"],
@@ -246,7 +244,7 @@ class AsyncMemory(OfGraph):
                 trust="agent" if message["role"] == "assistant" else "user",
                 occurred_at=occurred_at,
             )
-            for message in said
+            for message in messages
             if message["role"] in _ROLES
         ]
         hits = await (await self._facts()).add_episodes(new) if new else ()
@@ -260,7 +258,7 @@ class AsyncMemory(OfGraph):
         return results
 
     async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
-        """Store a message as one fact, as it is."""
+        """Store a message as one fact, as it is; `end`: when it ends to be true."""
         scope = {**fields.with_name(scope, message), "role": message["role"]}
         hit = await (await self._facts()).add_fact(
             message["content"],
@@ -279,7 +277,7 @@ class AsyncMemory(OfGraph):
         }
 
     async def _delete_where(self, scope: Mapping[str, str]) -> None:
-        """Delete the memories of this scope, true or not, and the texts that they are made of."""
+        """Delete the memories of this scope, also those that are over, and the texts from which they were extracted."""
         await (await self._facts()).delete_episodes(scope)
         conditions = _conditions(scope, True)
         while page := await (await self._facts()).list(limit=PAGE, **conditions):
@@ -294,10 +292,11 @@ class AsyncMemory(OfGraph):
         return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
+        """Return a fact as a memory in mem0's shape."""
         return item(fact, await self._created_at(fact), score, home=self._home)
 
     async def _fields(self, fact: Fact) -> Mapping[str, Any]:
-        """Return what filters are compared with."""
+        """Return the fields of a memory with which filters are compared."""
         return fields_of(fact, await self._created_at(fact), self._home)
 
     async def _created_at(self, fact: Fact) -> datetime:
@@ -306,14 +305,14 @@ class AsyncMemory(OfGraph):
         return first.created_at
 
     async def _graph(self) -> Any:
-        """Return the id of the graph, whose days are those of `_home`."""
+        """Return the id of the graph; the first call sets `_home` to the graph's time zone."""
         if self._id is None:
             self._home = zone(await self._perdure.facts.of(await super()._graph()).timezone())
         return self._id
 
 
 def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
-    """Return which facts: of this scope, proposed ones too; without `show_expired` those that are not over."""
+    """Return the conditions for facts of this scope, proposed ones too; without `show_expired` only for true ones."""
     conditions: FactConditions = {"scope": scope, "states": ("active", "faded", "proposed", "archived")}
     if not show_expired:
         conditions["since"] = datetime.now(UTC)
@@ -321,11 +320,12 @@ def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
 
 
 def _as_id(memory_id: str) -> Any:
-    """Return the id of a memory as the id of a fact."""
+    """Return the id of a memory, which is that of its fact."""
     return str(memory_id)
 
 
 def _no_memory(memory_id: str) -> ValueError:
+    """Return the error for an id without a memory."""
     return ValueError(f"there is no memory {memory_id!r:.80}")
 
 

@@ -32,7 +32,8 @@ _WITHOUT_VALUE = frozenset({"eq", "ne", "nin"})
 
 
 def scope_of(ids: Mapping[str, Any]) -> dict[str, str]:
-    """Return whose memory it is, without what is None. Raises: ValueError: an empty id, or one with spaces."""
+    """Return those of `ids` (`user_id`, `agent_id`, `run_id`) that are not None, as a fact's scope. Raises: ValueError:
+    an empty id, or one with spaces."""
     scope = {name: str(value).strip() for name, value in ids.items() if value is not None}
     for name, value in scope.items():
         if not value or any(character.isspace() for character in value):
@@ -43,10 +44,8 @@ def scope_of(ids: Mapping[str, Any]) -> dict[str, str]:
 def split_filters(
     filters: Mapping[str, Any] | None, ids: Mapping[str, Any]
 ) -> tuple[Mapping[str, str], Mapping[str, Any]]:
-    """Return whose memories, and the other filters.
-
-    Raises: ValueError: no id at all; TypeError: an unknown argument.
-    """
+    """Return (the ids of the user, agent or run whose memories are meant, the other filters). `ids`: older arguments.
+    Raises: ValueError: no id at all; TypeError: an unknown argument."""
     if unknown := set(ids) - set(IDS):
         raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}")
     both = name_form({**(filters or {}), **{name: value for name, value in ids.items() if value is not None}})
@@ -66,10 +65,7 @@ def metadata_text(metadata: Mapping[str, Any]) -> str:
 
 
 def as_messages(messages: Any) -> Sequence[Mapping[str, Any]]:
-    """Return messages with `role` and text as `content`; what has neither is left out.
-
-    Raises: ValueError: no text, message or list of messages.
-    """
+    """Return the messages that have a `role` and a text, with the text as `content`. Raises: ValueError: no message."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     elif isinstance(messages, Mapping):
@@ -81,12 +77,12 @@ def as_messages(messages: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def with_name(scope: Mapping[str, str], message: Mapping[str, Any]) -> dict[str, str]:
-    """Return the scope of what a message says: a named speaker is its actor."""
+    """Return the scope for facts from a message: `scope` and, as `actor_id`, the name of the message's speaker."""
     return {**scope, "actor_id": str(message["name"])} if message.get("name") else dict(scope)
 
 
 def as_time(value: datetime | int | float | str | None, home: tzinfo) -> datetime | None:
-    """Return a time from epoch seconds, ISO 8601 or a datetime, there if it names no zone. Raises: ValueError."""
+    """Return a time from epoch seconds, ISO 8601 or a datetime; without a zone it is in `home`. Raises: ValueError."""
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value, UTC)
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -94,7 +90,7 @@ def as_time(value: datetime | int | float | str | None, home: tzinfo) -> datetim
 
 
 def end_of(day: date | str | None, home: tzinfo) -> datetime | None:
-    """Return the end of a last day there. Raises: ValueError: no date."""
+    """Return the end of the day `day` in the zone `home`; None: no day. Raises: ValueError: no date."""
     if day is None:
         return None
     try:
@@ -105,14 +101,14 @@ def end_of(day: date | str | None, home: tzinfo) -> datetime | None:
 
 
 def until(fact: Fact, end: datetime | None) -> Any:
-    """Return the changes that let a fact be true until then, as the service of facts takes them."""
+    """Return the changes, as the service of facts takes them, by which a fact is true until `end`; None: for ever."""
     if end is not None and fact.valid_at is not None and fact.valid_at > end:
         return {"invalid_at": end, "valid_at": None}
     return {"invalid_at": end}
 
 
 def check_top_k(top_k: Any) -> int:
-    """Return how many results are wanted. Raises: ValueError."""
+    """Return `top_k`, the most results, after checking it. Raises: ValueError."""
     if type(top_k) is not int or top_k < 0:
         raise ValueError(f"top_k is {top_k!r:.80}: give a number from 0")
     return top_k
@@ -149,7 +145,8 @@ def _meets(value: Any, condition: Any) -> bool:
 
 
 def _compare(value: Any, name: str, operand: Any) -> bool:
-    """Apply an operator; values that don't compare don't meet it. Raises: ValueError."""
+    """Return whether a value meets the operator `name`, such as `gt`; values that can't be compared don't. Raises:
+    ValueError: an unknown operator."""
     if name not in _COMPARES:
         raise ValueError(f"the filter has the operator {name!r:.80}: give one of {', '.join(_COMPARES)}")
     if value is None and name not in _WITHOUT_VALUE:

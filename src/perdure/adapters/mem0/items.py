@@ -18,7 +18,7 @@ EVIDENCE_HITS = 5
 
 
 def item(fact: Fact, created_at: datetime, score: float | None = None, *, home: tzinfo) -> Result:
-    """Return a fact as a memory. `created_at` is that of its first version; `home` has its last day."""
+    """Return a fact as a memory. `created_at` is the time of its first version; `home` the zone of its last day."""
     result: Result = {
         "id": fact.id,
         "memory": fact.text,
@@ -42,20 +42,20 @@ def metadata_of(fact: Fact) -> Mapping[str, Any]:
 
 
 def fields_of(fact: Fact, created_at: datetime, home: tzinfo) -> Mapping[str, Any]:
-    """Return what filters are compared with: metadata, whose it is, and its times, as `item` shows them."""
+    """Return the fields with which filters are compared: metadata, ids and times, in the form of `item`."""
     times = {"created_at": created_at.isoformat(), "updated_at": fact.created_at.isoformat()}
     return {**metadata_of(fact), **_shown(fact, home), **times}
 
 
 def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
-    """Return hits with scores from 0 to 1: how much of the query the best ones hold, times their share of the best
-    score. Scores of one search compare with those of others then."""
+    """Return (hit, score) with scores from 0 to 1, which can be compared between searches: how much of the query the
+    best hits contain, times the hit's share of the best score."""
     if not hits:
         return ()
-    held = [0.0 if hit.why is None else min(1.0, max(hit.why.words, hit.why.cosine or 0.0)) for hit in hits]
-    evidence, best = max(held[:EVIDENCE_HITS]), hits[0].score
+    shares = [0.0 if hit.why is None else min(1.0, max(hit.why.words, hit.why.cosine or 0.0)) for hit in hits]
+    evidence, best = max(shares[:EVIDENCE_HITS]), hits[0].score
     if best <= 0:  # the hits are alike: nothing tells one from the others
-        return list(zip(hits, held, strict=True))
+        return list(zip(hits, shares, strict=True))
     return [(hit, round(evidence * max(0.0, min(1.0, hit.score / best)), 4)) for hit in hits]
 
 
@@ -80,7 +80,7 @@ def history_items(versions: Sequence[Fact]) -> list[Result]:
 
 
 def _shown(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
-    """Return whose memory it is and until when it holds."""
+    """Return the ids in a memory's scope, and its last day in the zone `home`, if it has one."""
     shown: dict[str, Any] = {name: fact.scope[name] for name in SHOWN if name in fact.scope}
     if fact.invalid_at is not None:
         shown["expiration_date"] = local(fact.invalid_at - timedelta(microseconds=1), home).date().isoformat()
@@ -88,6 +88,7 @@ def _shown(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
 
 
 def _change(version: Fact, event: str, old: str | None, new: str | None, at: datetime | None) -> Result:
+    """Return a change from the text `old` to `new` at the time `at` for mem0's history, without its `created_at`."""
     return {
         "id": f"{version.id}:{version.seq}:{event.lower()}",
         "memory_id": version.id,

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.commands.agents import conversation_named, show_last_turns
-from perdure.cli.session.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
+from perdure.cli.session.agent_choice import MODELS_MAX, chat_command, check_first_model, greet, open_agent
 from perdure.cli.session.needs import NO_AGENT
 from perdure.cli.session.session import WAITING, ChatSession
 from perdure.cli.session.source import StdinLines, TextSource
 from perdure.cli.session.work import has_store, standard_view
+from perdure.cli.views.view import first_names
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.incoming.addresses import without_password
 from perdure.library.perdure import AsyncPerdure
@@ -55,7 +56,8 @@ async def chat(
                 await show_last_turns(view, target.agent, conversation_id, turns)
             model_name = target.agent.info.model
             if message is None and model_name not in perdure.models:  # the / commands still work
-                view.note(f"The model {model_name} is not available here: there are {known_models(perdure.models)}.")
+                known = first_names(perdure.models, MODELS_MAX)
+                view.note(f"The model {model_name} is not available here: there are {known}.")
             source: TextSource = StdinLines()
             if interactive:
                 from perdure.cli.session.prompt import PromptLines

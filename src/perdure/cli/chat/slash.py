@@ -10,13 +10,13 @@ from rich.text import Text
 
 from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits
-from perdure.cli.session.agent_choice import context_command, known_models, model_row, set_model
+from perdure.cli.session.agent_choice import MODELS_MAX, context_command, model_row, set_model
 from perdure.cli.session.session import ChatSession
 from perdure.cli.views.context import context_view
 from perdure.cli.views.hits import Searching, search_more
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
-from perdure.cli.views.view import fold, new_table, visible
+from perdure.cli.views.view import first_names, fold, new_table, visible
 from perdure.core.errors import InvalidInput
 from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
@@ -231,7 +231,7 @@ async def _model(session: ChatSession, argument: str) -> None:
         more = "it answers from the next message on; what was said and memory stay"
     else:
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
-        known = known_models(session.perdure.models)
+        known = first_names(session.perdure.models, MODELS_MAX)
         more = f"/model HANDLE pins one of {known}; /model default follows the default"
     row = model_row(session.agent, app)
     view.show({"model": model_shape(row)}, *model_view(row))

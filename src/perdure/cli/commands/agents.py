@@ -144,7 +144,6 @@ async def reset(view: Output, agent: Agent, yes: Yes = False) -> None:
 @command("agent cancel", json=False, change=True)
 async def cancel(
     view: Output,
-    perdure: AsyncPerdure,
     agent: Agent,
     conversation: Annotated[str | None, option("Only this one; a number or id.", "NUMBER")] = None,
 ) -> None:
@@ -159,7 +158,7 @@ async def cancel(
 async def delete_agent(view: Output, perdure: AsyncPerdure, agent: Agent, yes: Yes = False) -> None:
     """Delete an agent with its whole history; its memory blocks, archives and files stay."""
     also = f"{plural(await agent.message_count(), 'message')} of {agent.id} too; {KEPT}"
-    with work.deleting(view, f"agent {agent.name!r}", also, yes=yes, again=KEPT, gone=agent.id):
+    with work.deleting(view, f"agent {agent.name!r}", also, yes=yes, after=KEPT, id_=agent.id):
         await perdure.delete_agent(agent.id)
 
 
@@ -191,7 +190,7 @@ async def delete_conversation(view: Output, number: Number, agent: LastAgent, ye
     about = f" ({conversation.summary!r:.80})" if conversation.summary else ""
     also = f"what was said in it{about} will be in no list, search or view; {stays}"
     # The first one can't be deleted: the call says so, without a question.
-    with work.deleting(view, what, also, yes=yes or not conversation.seq, again=stays, gone=conversation.id):
+    with work.deleting(view, what, also, yes=yes or not conversation.seq, after=stays, id_=conversation.id):
         await agent.delete_conversation(conversation.id)
 
 
@@ -281,7 +280,6 @@ async def show_last_turns(
 @command("conversation import", json=False, change=True)
 async def import_messages(
     view: Output,
-    perdure: AsyncPerdure,
     agent: Agent,
     file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
     conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,

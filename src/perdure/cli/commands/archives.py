@@ -64,7 +64,7 @@ async def list_archives(view: Output, perdure: AsyncPerdure) -> None:
     for info in infos:
         names = visible(", ".join(agents[info.id])) or "-"
         table.add_row(visible(info.name), info.id, f"{info.passage_count:,}", names, local_time(info.updated_at))
-    view.show([_shape(info, agents[info.id]) for info in infos], *([table] if infos else []))
+    view.show([_archive_shape(info, agents[info.id]) for info in infos], *([table] if infos else []))
     more = (
         "`perdure search TEXT --archive NAME` looks into one; `perdure archive export NAME FILE.jsonl` writes it out."
     )
@@ -111,7 +111,7 @@ async def attach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agen
     """Let an agent search an archive."""
     target = await perdure.archives.get(archive)
     await agent.archives.attach(target.id)
-    view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+    view.show(_archive_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
     view.hint(f"{agent.name} finds what is in {target.name}: `{chat_command(agent)}`.")
 
 
@@ -120,7 +120,7 @@ async def detach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agen
     """Take an archive from an agent."""
     target = await perdure.archives.get(archive)
     await agent.archives.detach(target.id)
-    view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+    view.show(_archive_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
     view.hint(f"{agent.name} has {target.name} no longer; the archive itself stays.")
 
 
@@ -131,11 +131,12 @@ async def delete(view: Output, perdure: AsyncPerdure, archive: ArchiveName, yes:
     agents = (await _agents_by_archive(perdure))[target.id]
     what = f"archive {visible(target.name)!r} with {plural(target.info.passage_count, 'passage')}"
     also = f"also for {visible(', '.join(agents))}" if agents else ""
-    with work.deleting(view, what, also, yes=yes, gone=target.id):
+    with work.deleting(view, what, also, yes=yes, id_=target.id):
         await perdure.archives.delete(target.id)
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
+    """Id of an archive -> names of the agents that have it."""
     names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
     for agent in await work.load_all(perdure.agents):
         for archive in await agent.archives.list():
@@ -143,7 +144,7 @@ async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, li
     return names
 
 
-def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
+def _archive_shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
     shape = fields(info, "name", "id", "description", passages="passage_count", changed_at="updated_at")
     return shape | {"agents": list(agents)}
 

@@ -66,7 +66,7 @@ async def list_hooks(view: Output) -> None:
 
 
 def hooks_check(settings: Settings) -> Check:
-    """The line of `perdure doctor`."""
+    """Whether the command of each hook can run."""
     try:
         hooks = app.configured_hooks(settings)
     except PerdureError as error:
@@ -108,13 +108,13 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     except PerdureError as error:
         yield Check("settings", "broken", str(error), "correct or unset the variable")
     progress("reading the store…")
-    found = await asyncio.to_thread(lambda: list(store_checks(settings)))
-    for check in found:
+    stored = await asyncio.to_thread(lambda: list(store_checks(settings)))
+    for check in stored:
         yield check
     own = app.own_models(settings)
     registry = app.model_registry(own=own)
     progress("asking providers for models…")
-    async with _traits_of_store(settings, registry, found):
+    async with _traits_of_store(settings, registry, stored):
         await registry.refresh()
         await registry.probe_local()
         for check in _provider_checks(registry):
@@ -147,14 +147,14 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
 
 @contextlib.asynccontextmanager
 async def _traits_of_store(
-    settings: Settings, registry: app.ModelRegistry, found: Sequence[Check]
+    settings: Settings, registry: app.ModelRegistry, checks: Sequence[Check]
 ) -> AsyncIterator[None]:
-    """While it lasts, the registry knows of models what the store knows, and the store learns what it learns. A store
-    that can't be written, or would be upgraded, is left alone."""
-    can_be_written = any((check.name, check.status) == ("writing", "ok") for check in found)
+    """While the block runs, the registry has the traits of models that the store knows, and the store gets those that
+    the registry learns. A store that can't be written, or would be upgraded, as `checks` say, is left alone."""
+    can_be_written = any((check.name, check.status) == ("writing", "ok") for check in checks)
     async with contextlib.AsyncExitStack() as stack:
         with contextlib.suppress(PerdureError):
-            if can_be_written and not any(UPGRADED in check.text for check in found):
+            if can_be_written and not any(UPGRADED in check.text for check in checks):
                 store = await app.open_store(settings.store_address, at=datetime.now(UTC))
                 stack.push_async_callback(store.close)
                 traits = app.StoredTraits(store, registry.learned)
@@ -164,7 +164,7 @@ async def _traits_of_store(
 
 
 def _versions_check() -> Check:
-    """The versions of Perdure and of what it stands on."""
+    """The versions of Perdure, Python, SQLite and letta-client."""
     from importlib.metadata import PackageNotFoundError, version
 
     python = f"Python {platform.python_version()} ({sys.executable})"

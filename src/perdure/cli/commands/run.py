@@ -39,8 +39,8 @@ def group_names(incomplete: str) -> Iterator[tuple[str, str]]:
 
 
 def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
-    """The newest rows of the store that are not hidden. One that is not there or can't be read has none: there is
-    nowhere to show an error."""
+    """These columns of the newest rows of a table that are not hidden, for completion in a shell. A store that is
+    missing or can't be read gives no rows: there is nowhere to show an error."""
     import sqlite3
     from contextlib import closing, suppress
 
@@ -66,7 +66,7 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
 
 
 def argument(help: str, metavar: str | None = None, **more: Any) -> Any:
-    """An argument by its place."""
+    """An argument of a command that is given by its place."""
     return typer.Argument(metavar=metavar, help=help, **more)
 
 
@@ -115,8 +115,8 @@ _callbacks: dict[str, dict[str, Callable[..., None]]] = {}
 
 
 def for_work(module: str) -> bool:
-    """Whether a module of commands is imported for what they do. Else it is read for their arguments, which is done
-    for `--help`, for a shell that completes and before each command: then it leaves out what takes time to import."""
+    """Whether a module of commands, by its `__name__`, is imported to run a command. Else it is read for the arguments
+    of its commands, as before each command, for `--help` and for completion: then it skips slow imports."""
     return not module.startswith(READ)
 
 
@@ -143,7 +143,7 @@ def store_option(*, hidden: bool) -> Any:
 
 
 def _set_store(context: typer.Context, address: str | None) -> None:
-    """Set the variable until the command ends."""
+    """Set PERDURE_STORE to an address until the command ends."""
     if address is None:
         return
     before = os.environ.get("PERDURE_STORE")
@@ -203,14 +203,14 @@ def command(
 def _callback(
     work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """What typer calls: it imports the module for its work, and runs the function of the same name."""
-    given = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
+    """What typer calls for the command of `work`: it imports the module of `work` anew, to run it; see `command`."""
+    opened = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
     hints = get_type_hints(work, include_extras=True)
     agents = [name for name, hint in hints.items() if IS_AGENT in getattr(hint, "__metadata__", ())]
     parameters: list[Parameter] = []
     groups: dict[str, Any] = {}  # argument -> dataclass
-    for name, own in signature(work).parameters.items():
-        if name in given:
+    for name, parameter in signature(work).parameters.items():
+        if name in opened:
             continue
         hint: Any = hints[name]
         if is_dataclass(hint):
@@ -218,11 +218,11 @@ def _callback(
             parameters += signature(groups[name], eval_str=True).parameters.values()
         else:
             is_last = name in agents and type(None) in get_args(get_args(hint)[0])
-            parameters.append(own.replace(annotation=hint, default=None if is_last else own.default))
+            parameters.append(parameter.replace(annotation=hint, default=None if is_last else parameter.default))
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     first = {"named": parameters[0].name} if parameters else {}
-    needed = Needs(given=given, agents=agents, **first | dict(needs))
+    needed = Needs(given=opened, agents=agents, **first | dict(needs))
 
     def run(**arguments: Any) -> None:
         for is_wrong, why, about in needed.refuses:

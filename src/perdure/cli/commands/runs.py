@@ -160,7 +160,7 @@ async def fork_run(
 
 
 def run_shape(run: Run) -> dict[str, Any]:
-    """A run of a list."""
+    """A run as lists of runs print it in JSON."""
     names = ("id", "conversation_id", "status", "stop_reason", "created_at")
     return fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
 

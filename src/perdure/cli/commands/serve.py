@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def _fast_loop() -> Any:
+    """The factory of uvloop's event loops where it is installed, imported only when a server starts."""
     from perdure.server.serving.serve import loop_factory
 
     return loop_factory()
@@ -161,7 +162,7 @@ async def _supervise(config: ServerConfig, view: TextView) -> None:
 
 
 def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: TextView, *, browse: bool) -> None:
-    """Print where the server answers, `about` its model and why that one."""
+    """Print where the server answers and how to go on. `about` has the default "model", its "reason" and a "note"."""
     from rich.text import Text
 
     if about.get("note"):
@@ -217,14 +218,13 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
 
         with _ignore_stop_signals():
             orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
-            shared = (None, None) if files is None else (files.listener, files.shares)
             await run_server(
                 perdure,
                 config,
                 pages=build_routes(),
                 refused_page=refused_page,
-                listener=shared[0],
-                shares=shared[1],
+                listener=None if files is None else files.listener,
+                shares=None if files is None else files.shares,
                 on_ready=ready,
             )
             if orphaned is not None:
@@ -260,7 +260,7 @@ async def _stop_without_supervisor(files: WorkerLine) -> None:
 if for_work(__name__):
 
     class _LogView(TextView):
-        """All that it shows as log records, so that a parser of the log finds no other lines."""
+        """Writes all that is shown as log records, so that a parser of the log finds no other lines."""
 
         def print(self, *parts: RenderableType) -> None:
             for part in parts:

@@ -19,7 +19,7 @@ from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.text import Text
 
-from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
+from perdure.app import KEY_FILE, NOT_DELETED, SCHEMA_VERSION, cipher_of, find_damage, find_refusal, look, store_error
 from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
 from perdure.core.features import Point, feature_org_tables
@@ -63,7 +63,7 @@ def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
     table = new_table("check", "text", head=False)
     for check in checks:
         name = (f" {check.name}", "bold" if check.status == "broken" else "")
-        # Others are referred to these checks for the path of the interpreter.
+        # Other texts write PYTHON, and refer to these checks for the path of the interpreter.
         text, fix = (
             visible(one.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} "))
             for one in (check.text, check.fix)
@@ -80,7 +80,7 @@ def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
 
 
 Rows = Callable[..., Sequence[tuple[Any, ...]]]
-"""The rows of a statement with `?` for each of the values after it."""
+"""Runs an SQL statement with the values of its `?` as further arguments, and returns the rows."""
 
 STORE_CHECKS: Point[[Rows, Collection[str]], Iterable[Check]] = Point("store_checks")
 """The checks of features on what their tables hold, of those tables that the store has. They contact nobody."""
@@ -97,12 +97,12 @@ OTHER_KEY = (
 
 
 def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, file: Path | None = None) -> Check | None:
-    """Whether there are keys here for all that is stored encrypted, and only ours; None: there is nothing. Nothing is
-    decrypted: each value names its key.
+    """Whether there is a key for each encrypted value, and whether only we can read it; None: nothing is encrypted.
+    Nothing is decrypted: each value names its key.
 
     Args:
-        tables: those that the store has.
-        file: where the key is, if it is not in a variable.
+        tables: the names of the tables that the store has.
+        file: the file of the key, used if no variable has it.
     """
     stored = [
         text
@@ -172,7 +172,7 @@ def vectors_check(rows: Rows, *, models: str) -> Check | None:
 def _contents(
     rows: Rows, tables: Collection[str], settings: Settings, *, models: str, key_file: Path | None = None
 ) -> Iterator[Check]:
-    """What is in the tables, of those that a store of an older version has."""
+    """Check what the store's tables hold. `models` is for `vectors_check`; `key_file` is `file` for `secrets_check`."""
     if "vector_scopes" in tables and (vectors := vectors_check(rows, models=models)) is not None:
         yield vectors
     if (secrets := secrets_check(rows, tables, settings, key_file)) is not None:
@@ -182,11 +182,12 @@ def _contents(
 
 
 def _schema_check(rows: Rows, place: str, head: str, size: str = "") -> Check:
-    """The version of the tables and how many agents there are, or why this Perdure does not open them."""
+    """The version of the tables and how many agents there are, or why this Perdure does not open them. The texts name
+    the store: `place` in an error, `head` if all is well."""
     if refusal := find_refusal(place, rows):
         again = isinstance(refusal, errors.StoreIncomplete)
         return Check("data", "broken", str(refusal), "run that command again" if again else "upgrade Perdure")
-    newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
+    newest, found = SCHEMA_VERSION, rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
     agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
     upgrade = f", brought to {newest} {UPGRADED}" if found < newest else ""
     return Check("data", "ok", f"{head}, schema {found}{size}, {plural(agents, 'agent')}{upgrade}")
@@ -249,7 +250,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_bytes) -> Iterator[Check]:
-    """The folder, the file, its tables, and room on the disk; or the database on a server.
+    """Check the folder, the file, its tables and the room on the disk; or the database on a server.
 
     Args:
         free_bytes: how much room is left where a folder is.
@@ -279,7 +280,7 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
 
 
 def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
-    """The store file: whose it is, its schema, whether it is whole and can be written, and what is in it."""
+    """Check the store file: whether it is Perdure's, whole and writable, and what it holds. `free`: bytes on disk."""
     try:
         size = path.stat().st_size
         read_only = f"{path.absolute().as_uri()}?mode=ro"
@@ -305,7 +306,7 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
             models = "group_concat(DISTINCT model)"
             contents = [*_contents(rows, tables, settings, models=models, key_file=path.parent / KEY_FILE)]
     except (sqlite3.Error, OSError) as error:
-        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), errors.StoreDamaged):
+        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(error, path), errors.StoreDamaged):
             yield Check("data", "broken", str(damage), RESTORE)
         else:
             fix = "check who owns it; a backup can take its place: see docs/operations.md"
@@ -321,6 +322,7 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
 
 
 def _write_check(path: Path, free: int) -> Check:
+    """Whether the store file can be written, tried out; `free`: bytes left on its disk."""
     if free < FULL_BYTES:
         return Check("writing", "broken", "the disk is full: nothing can be written", "make room on it")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):

@@ -69,7 +69,7 @@ async def add_tool(
             timeout_s=timeout_s,
             **options,
         )
-        view.show(_shape(tool, await perdure.tools.code(tool.id)), _signature(tool))
+        view.show(_tool_shape(tool, await perdure.tools.code(tool.id)), _signature(tool))
         view.hint(
             f"Stored {tool.spec.name}. `perdure tool test {tool.spec.name} '{_example(tool)}'` tries it,"
             f" `perdure tool attach {tool.spec.name}` gives it to the agent used last."
@@ -89,7 +89,7 @@ async def list_tools(
         names = visible(", ".join(agents[tool.spec.name])) or "-"
         about = visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])
         table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind_text(tool), names, about)
-    shapes = [_shape(tool, None) | {"agents": agents[tool.spec.name]} for tool in tools]
+    shapes = [_tool_shape(tool, None) | {"agents": agents[tool.spec.name]} for tool in tools]
     view.show(shapes, *([table] if tools else []))
     view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it." if tools else NO_TOOL)
 
@@ -103,7 +103,7 @@ async def show_tool(view: Output, perdure: AsyncPerdure, name: ToolName) -> None
     parts.append(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
     if code is not None:
         parts.append(visible(code.source).strip())
-    view.show(_shape(tool, code), "\n\n".join(parts))
+    view.show(_tool_shape(tool, code), "\n\n".join(parts))
     view.hint(f"`perdure tool test {tool.spec.name} '{_example(tool)}'` tries it.")
 
 
@@ -160,8 +160,8 @@ async def delete_tool(view: Output, perdure: AsyncPerdure, name: ToolName, yes: 
     tool = await perdure.tools.get(name)
     agents = (await _agents_by_tool(perdure))[tool.spec.name]
     also = f"also for {visible(', '.join(agents))}" if agents else ""
-    again = "`perdure tool add FILE.py` makes it again"
-    with deleting(view, f"tool {visible(tool.spec.name)!r}", also, yes=yes, again=again):
+    after = "`perdure tool add FILE.py` makes it again"
+    with deleting(view, f"tool {visible(tool.spec.name)!r}", also, yes=yes, after=after):
         await perdure.tools.delete(tool.id)
 
 
@@ -181,7 +181,7 @@ async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:
     return names
 
 
-def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+def _tool_shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
     """The JSON object that `--json` prints for a tool."""
     spec = fields(tool.spec, "name", "tool_type", "description", "requires_approval", "timeout_s")
     shape = spec | {"id": tool.id, "parameters": dict(tool.spec.parameters), "tags": list(tool.tags)}
@@ -258,7 +258,7 @@ async def delete_secret(
     secrets = await _secrets_of(view, perdure, agent, change=True)
     if name not in [secret.name for secret in await secrets.list()]:
         raise NotFound("secret", name, hint="`perdure secret list` lists them")
-    with deleting(view, f"secret {name!r}", yes=yes, again=f"`perdure secret set {name}` stores a value again"):
+    with deleting(view, f"secret {name!r}", yes=yes, after=f"`perdure secret set {name}` stores a value again"):
         await secrets.delete(name)
 
 
@@ -293,11 +293,12 @@ async def rotate_secrets(
 
 
 async def _secrets_of(view: Output, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
+    """The secrets of an agent, by its name or id, or those that all agents may use."""
     return perdure.secrets if agent is None else (await get_agent(view, perdure, agent, change=change)).secrets
 
 
 def _read_value(name: str) -> str:
-    """What a person types unseen, or all of stdin without its last line end. Raises: InvalidInput: it is empty."""
+    """The value of the secret `name`, typed unseen or all of stdin. Raises: InvalidInput: it is empty."""
     if sys.stdin is not None and sys.stdin.isatty():
         value = getpass.getpass(f"{name}: ")
     else:

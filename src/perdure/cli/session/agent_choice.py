@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +28,6 @@ from perdure.settings import Settings
 MODELS_MAX = 8
 DEFAULT = "default"
 """In place of a handle: the agent follows the default."""
-
-
-def known_models(handles: Sequence[str]) -> str:
-    """The first handles, and how many more there are."""
-    return first_names(handles, MODELS_MAX)
 
 
 def model_row(agent: AsyncAgent, app: App) -> ModelRow:
@@ -72,7 +66,7 @@ def what_helps(agent: AsyncAgent, app: App) -> str:
 def with_help(error: ModelNotFound, models: ModelRegistry) -> ModelNotFound:
     """The error, with what to do and only the first of the known models."""
     help = models.what_helps(error.handle)
-    text = f"model {error.handle!r} is not available here: there are {known_models(error.known)}"
+    text = f"model {error.handle!r} is not available here: there are {first_names(error.known, MODELS_MAX)}"
     error.args = (f"{text}. {help}" if help else text,)
     return error
 
@@ -93,8 +87,9 @@ class ChatAgent:
 def model_elsewhere(agent: AsyncAgent, perdure: AsyncPerdure) -> ModelNotFound:
     """The error of an agent whose model is not available in this program; another program brings it."""
     error = ModelNotFound(agent.info.model, known=(handles := perdure.models))
+    known = first_names(handles, MODELS_MAX)
     error.args = (
-        f"model {agent.info.model!r} is not available here: there are {known_models(handles)}. Nothing was sent."
+        f"model {agent.info.model!r} is not available here: there are {known}. Nothing was sent."
         f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {handles[0]} in"
         f" `{chat_command(agent)}`",
     )

@@ -12,20 +12,20 @@ NO_STORE = "`perdure` makes an agent and starts the chat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What the function of a command gets beside its arguments, and what becomes of it where there is no store yet.
+    """What the function of a command gets beside its arguments, and how the command ends where there is no store yet.
 
     Args:
-        given: of `perdure`, the open store, and `access`, who may use it: those that it takes. Both are those of the
-            organisation in the argument `org`.
-        agents: the arguments that it gets as agents; without any, and without a reason below, the store is made.
-        change: whether an agent is changed, so that a name which several have is refused; or a function of the
-            arguments that says so.
-        refuses: (whether it refuses these arguments, why, the option that the error is about) of arguments that do not
-            go together; `{kind}` in the reason stands for that argument.
-        finds: the kind of the thing that the argument `named`, by default the first, is about: it is not found without
-            a store.
-        none: the hint with which it ends without a store, or without any agent; `shape` is what programs get.
-        lacks: the end of the error that there is no store yet.
+        given: the parameters that are opened for the function: `perdure`, the store, or `access`, the rights of its
+            users; both for the organisation in the argument `org`. Also `view`, where it shows its results.
+        agents: names of arguments; the function gets the agents that their values name. Without agents, and without
+            `finds`, `none` and `lacks`, a missing store is made.
+        change: whether it changes an agent, so that a name of several is refused; or a function of the arguments.
+        refuses: rules for arguments that do not go together, each (a function of the arguments that is true for wrong
+            ones, the error's text, the option that the error names); `{kind}` in the text is replaced by that argument.
+        finds: the kind of thing, such as "run", that the argument `named` (by default the first) names; without a
+            store the error says that it is not found.
+        none: the hint with which the command ends without a store or an agent; `shape` is its result for programs.
+        lacks: the end of the error which says that there is no store yet.
     """
 
     given: Sequence[str] = ()

@@ -32,17 +32,17 @@ PROMPT = "> "
 os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")
 
 
-def drop_typed(folder: Path, text: str) -> None:
-    """Remove what was typed with this text from the history file. Raises: OSError."""
+def remove_typed(folder: Path, text: str) -> None:
+    """Remove the entries that contain a text from the history file of the chat in a folder. Raises: OSError."""
     file, redactor = folder / HISTORY_FILE, Redactor(text)
-    typed = list(_History(file).load_history_strings())[::-1]
-    kept = [one for one in typed if not redactor.finds(one)]
-    if len(kept) < len(typed):
-        anew = _History(file.with_name(f"{HISTORY_FILE}.new"))
-        Path(anew.filename).write_text("")  # type: ignore[arg-type]  # we gave it a path
-        for one in kept:
-            anew.store_string(one)
-        Path(anew.filename).replace(file)  # type: ignore[arg-type]
+    entries = list(_History(file).load_history_strings())[::-1]
+    others = [entry for entry in entries if not redactor.finds(entry)]
+    if len(others) < len(entries):
+        rewritten = _History(file.with_name(f"{HISTORY_FILE}.new"))
+        Path(rewritten.filename).write_text("")  # type: ignore[arg-type]  # we gave it a path
+        for entry in others:
+            rewritten.store_string(entry)
+        Path(rewritten.filename).replace(file)  # type: ignore[arg-type]
 
 
 class PromptLines:
@@ -125,7 +125,7 @@ class PromptLines:
                 self._mark_pastes(False)
 
     def _mark_pastes(self, wanted: bool) -> None:
-        """Have the terminal mark what is pasted between two prompts: its lines are one message."""
+        """Have the terminal mark pasted text between two prompts, or not: the lines of a paste are one message."""
         output = self._session.output
         if self.prefills:
             (output.enable_bracketed_paste if wanted else output.disable_bracketed_paste)()

@@ -359,7 +359,7 @@ class ChatSession:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Handle SIGINT meanwhile."""
+        """Have SIGINT call `interrupt` while the block runs."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.interrupt)
         try:

@@ -17,6 +17,8 @@ LINES_AHEAD = 100
 
 
 class TextSource(Protocol):
+    """Where the texts of a chat come from: a person at a terminal, or the lines of stdin."""
+
     interactive: bool
     """A person types: an interruption ends the current run, not the program."""
 
@@ -37,7 +39,7 @@ class TextSource(Protocol):
         """Handle SIGINT that comes while the chat waits for the next text."""
 
     def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
-        """Meanwhile, keep what a person types while nothing is read, for the next `read`; Ctrl-C calls `interrupt`."""
+        """While the block runs, keep what a person types for the next `read`; Ctrl-C calls `interrupt`."""
 
 
 class StdinLines:
@@ -69,7 +71,7 @@ class StdinLines:
         return None  # a line is a message, never the answer to a question that nobody sees
 
     def interrupt(self) -> None:
-        self._lines.put_nowait(None)
+        self._lines.put_nowait(None)  # which ends the input
 
     def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
         return contextlib.nullcontext()  # its lines wait by themselves

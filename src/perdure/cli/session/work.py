@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -50,7 +50,7 @@ MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
 
 
 OPEN_ACCESS: Point[[Settings, str | None], AbstractAsyncContextManager[Any]] = Point("open_access")
-"""Opens who may use the store, of an organisation by its name or id, or of the default one."""
+"""Opens the rights of the store's users, of an organisation by its name or id, or of the default one."""
 
 OPEN_ORGANISATION: Point[[AsyncPerdure, str], AbstractAsyncContextManager[AsyncPerdure]] = Point("open_organisation")
 """Opens the store of another organisation, by its name or id. Raises: NotFound; StoreError."""
@@ -77,7 +77,7 @@ async def run_work(
     code."""
     view = standard_view(as_json=as_json)
     try:
-        async with _find(view, needs, arguments) as found:
+        async with _open_needs(view, needs, arguments) as found:
             code = await work(view, **arguments | found)
         view.finish()
         return code or 0
@@ -88,8 +88,8 @@ async def run_work(
 
 
 @asynccontextmanager
-async def _find(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """What a command needs, under the names of its arguments. Raises: PerdureError."""
+async def _open_needs(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """Open what the function of a command gets beside `arguments`: parameter -> value. Raises: PerdureError."""
     org = arguments.get("org")
     if "access" in needs.given:
         (opened,) = OPEN_ACCESS(Settings.from_environment(), org)
@@ -103,7 +103,7 @@ async def _find(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> Asy
             found: dict[str, Any] = {"perdure": perdure} if "perdure" in needs.given else {}
             for name in needs.agents:
                 if needs.none and arguments[name] is None and await perdure.last_agent() is None:
-                    _end(view, needs)
+                    _end_empty(view, needs)
                 found[name] = await get_agent(view, perdure, arguments[name], change=change)
             yield found
     else:
@@ -113,7 +113,7 @@ async def _find(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> Asy
 def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> None:
     """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
     if needs.none:
-        _end(view, needs)
+        _end_empty(view, needs)
     if needs.lacks:
         raise no_store(needs.lacks)
     if needs.finds:
@@ -124,8 +124,8 @@ def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any])
         raise no_agent() if name is None else none_yet("agent", name)
 
 
-def _end(view: Output, needs: Needs) -> NoReturn:
-    """End a command that has nothing to show."""
+def _end_empty(view: Output, needs: Needs) -> NoReturn:
+    """End a command that has nothing to show, with the result and the hint that `needs` has for that."""
     view.show(needs.shape)
     view.hint(needs.none)
     raise typer.Exit
@@ -201,7 +201,7 @@ async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str
 
 
 def read_pairs(what: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
-    """Name -> value of texts of this form. Raises: InvalidInput."""
+    """Split texts of a form into name -> value. `what` names one in the error. Raises: InvalidInput."""
     pairs = [text.partition("=") for text in texts or ()]
     for name, equals, value in pairs:
         if not name or not equals:
@@ -218,7 +218,7 @@ def read_value(text: str) -> Any:
 
 
 def read_object(what: str, text: str, example: str) -> dict[str, Any]:
-    """The JSON object in the text of an argument. Raises: InvalidInput."""
+    """The JSON object in the text of the argument `what`; the error shows the example. Raises: InvalidInput."""
     why = ""
     try:
         value = read_json(text)
@@ -231,16 +231,23 @@ def read_object(what: str, text: str, example: str) -> dict[str, Any]:
     return value
 
 
+def _stdin() -> BinaryIO:
+    """The bytes of stdin. Raises: OSError: the parent process closed it."""
+    if sys.stdin is None:
+        raise OSError("stdin is closed")
+    return sys.stdin.buffer
+
+
 def read_bytes(name: str) -> bytes:
     """What a file holds, or stdin for `-`. Raises: InvalidInput."""
     try:
-        return sys.stdin.buffer.read() if name == STDIN else Path(name).expanduser().read_bytes()
+        return _stdin().read() if name == STDIN else Path(name).expanduser().read_bytes()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def read_text(name: str) -> str:
-    """The same as text in UTF-8. Raises: InvalidInput."""
+    """What a file, or stdin for `-`, holds as text in UTF-8. Raises: InvalidInput."""
     try:
         return read_bytes(name).decode()
     except UnicodeDecodeError as error:
@@ -282,21 +289,21 @@ def confirm(view: Output, question: str, *, action: str, yes: bool) -> None:
 
 
 @contextmanager
-def deleting(view: Output, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
-    """Ask before something is deleted for good, which is done meanwhile, and say that it was.
+def deleting(view: Output, what: str, more: str = "", *, yes: bool, after: str = "", id_: str = "") -> Iterator[None]:
+    """Ask before the block deletes something for good, and say afterwards that it was deleted.
 
     Args:
-        more: what stays, or whom it is taken from, for the question.
-        again: what helps afterwards; by default the same.
-        gone: the id, for programs.
+        what: names the thing, such as "agent 'Ada'"; `more`: what stays, or who loses it too, for the question.
+        after: advice for afterwards; by default `more`.
+        id_: what programs get as the deleted id; empty: they get nothing.
     """
     question = f"{what[0].upper()}{what[1:]} will be gone for good{more and f'; {more}'}. Delete?"
     confirm(view, question, action=f"delete the {what}", yes=yes)
     yield
-    if gone:
-        view.show({"deleted": gone})
-    after = again or more
-    view.hint(f"Deleted {what}. This can't be undone{after and f'; {after}'}.")
+    if id_:
+        view.show({"deleted": id_})
+    advice = after or more
+    view.hint(f"Deleted {what}. This can't be undone{advice and f'; {advice}'}.")
 
 
 @contextmanager
@@ -313,7 +320,7 @@ def progress_bars() -> Iterator[Progress]:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """One such bar: a function of the current step, how much of it is done, and how much there is."""
+    """Show a progress bar on stderr; yields a function that takes (current step, amount done, whole amount)."""
     with progress_bars() as bars:
         task = bars.add_task("", total=None)
         yield lambda step, done, total: bars.update(task, description=step, completed=done, total=total)
@@ -330,8 +337,8 @@ class InputLines:
             if name != STDIN:
                 self._file: Any = Path(name).expanduser().open("rb")
             else:  # a stream can be read only once
-                self._file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
-                shutil.copyfileobj(sys.stdin.buffer, self._file)
+                stdin, self._file = _stdin(), SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+                shutil.copyfileobj(stdin, self._file)
         except OSError as error:
             raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 

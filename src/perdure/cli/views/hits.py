@@ -15,7 +15,7 @@ from perdure.search.ranking.hits import SearchReport, Why
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A search of the command line, for what features find beside messages and passages; without an agent nothing."""
+    """A search of the command line, as features get it to add hits; without an agent they add none."""
 
     text: str
     agent: AsyncAgent | None = None
@@ -29,12 +29,12 @@ class Searching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoreHits:
-    """What a feature has found, by its name in the answer.
+    """What a feature has found in a search of the command line.
 
     Args:
-        ran: the report of its search; None: there was none.
-        shapes: for programs.
-        rows: time, place, text and explanation of each hit, for people.
+        name: the key of `shapes`, the hits as JSON objects, in the JSON for programs.
+        ran: how it searched; None: it did not.
+        rows: (time, place, text, explanation) of each hit, for people.
     """
 
     name: str
@@ -48,5 +48,5 @@ FOUND_BY_WORDS: Point[[Searching], Awaitable[MoreHits]] = Point("found_by_words"
 
 
 async def search_more(searching: Searching) -> Sequence[MoreHits]:
-    """What features find."""
+    """The hits that features add to a search, one entry for each feature."""
     return [await found for found in FOUND_BY_WORDS(searching)]

@@ -50,7 +50,7 @@ class JsonView(Output):
 
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
-    """The attributes of these names, and others under names of their own, times in ISO 8601."""
+    """A JSON object of attributes: `names`, and `others` as key -> path such as `author.id`. Times are in ISO 8601."""
     found = attributes(value, *names, **others)
     return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
 
@@ -87,7 +87,7 @@ def message_shape(message: Message) -> dict[str, Any]:
 
 
 def conversation_shape(row: ConversationRow) -> dict[str, Any]:
-    """A conversation of a list."""
+    """A conversation as a list prints it."""
     shape = fields(row.info, "id", "summary", "created_at", "last_message_at", number="seq")
     return shape | {"archived": row.info.archived_at is not None}
 
@@ -136,7 +136,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
 
 
 def agent_shape(row: AgentRow) -> dict[str, Any]:
-    """An agent of a list."""
+    """An agent as a list prints it."""
     info = fields(row.info, "name", "id", "model", "follows_default", "created_at")
     return info | fields(row, "used_at", messages="info.message_count")
 

@@ -41,11 +41,11 @@ def diff_view(diff: str, *, indent: str = "    ") -> Line:
 
 
 class RunRenderer:
-    """Shows one run. Deltas are previews of a message; of the message itself only the rest is preview_text. Without a
-    streaming terminal there are no previews.
+    """Shows the events of one run. Deltas are previews of a message: of the message itself only what they did not show
+    is written. Without a streaming terminal there are no previews.
 
     Args:
-        calls: of an earlier run, whose results this run begins with.
+        calls: the calls of an earlier run whose results this run begins with.
     """
 
     def __init__(self, terminal: Terminal, calls: Sequence[ToolCall] = ()) -> None:
@@ -56,6 +56,7 @@ class RunRenderer:
         self._printed: set[str] = set()  # ids of calls whose line is on the screen
 
     def show_event(self, event: events.StoredEvent | events.Delta) -> None:
+        """Show what an event of the run, or a preview of a message, means to a person."""
         if isinstance(event, events.Delta):
             self._preview(event)
             return
@@ -117,9 +118,9 @@ class RunRenderer:
             return
         match delta.kind:
             case "text":
-                self._terminal.words(delta.text)
+                self._terminal.write(delta.text, "words")
             case "reasoning":
-                self._terminal.thought(delta.text)
+                self._terminal.write(delta.text, "thought")
             case "tool_name":
                 self._terminal.show_status(f"calling {visible(delta.text)}…")
                 return
@@ -137,7 +138,7 @@ class RunRenderer:
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
         preview_text = preview.get("reasoning", "")
         if reasoning.startswith(preview_text) and reasoning != preview_text:
-            self._terminal.thought(reasoning[len(preview_text) :])
+            self._terminal.write(reasoning[len(preview_text) :], "thought")
         preview_text = preview.get("text", "")
         if not text.startswith(preview_text):
             self._terminal.print_note(Line("(the answer became another one; this is what was kept:)", style="dim"))
@@ -145,7 +146,7 @@ class RunRenderer:
         if not preview_text:
             text = message.text
         if text != preview_text:
-            self._terminal.words(text[len(preview_text) :])
+            self._terminal.write(text[len(preview_text) :], "words")
         self._terminal.end_line()
         for call in message.calls:
             self._calls[call.call_id] = call

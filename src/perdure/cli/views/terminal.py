@@ -50,7 +50,7 @@ def program() -> str:
 
 
 def name_program(text: str) -> str:
-    """A text whose commands can be typed here."""
+    """The text with each `perdure ...` command written so that it can be typed in this shell."""
     return re.sub(r"`perdure(?=[ `])", lambda _: f"`{program()}", text)
 
 
@@ -76,14 +76,6 @@ class Terminal:
     def width(self) -> int:
         """The width of the notes, in cells."""
         return self._notes.width
-
-    def words(self, piece: str) -> None:
-        """Continue the answer of the agent."""
-        self._write(piece, "words")
-
-    def thought(self, piece: str) -> None:
-        """Continue the reasoning of the agent."""
-        self._write(piece, "thought")
 
     def end_line(self) -> None:
         """End the unfinished line, if there is one."""
@@ -137,8 +129,8 @@ class Terminal:
         self._status.set("")
         self.end_line()
 
-    def _write(self, piece: str, kind: Literal["words", "thought"]) -> None:
-        """Continue the unfinished line, or begin one of this kind."""
+    def write(self, piece: str, kind: Literal["words", "thought"]) -> None:
+        """Write a piece of the agent's answer ("words") or reasoning ("thought"), on a line of its kind."""
         if self._line not in (None, kind):
             self.end_line()
         self._status.hide()
@@ -225,7 +217,8 @@ def _console(stream: TextIO, coloured: bool | None) -> Console:
 
 
 class LineWrapper:
-    """Keeps the last word back until it is whole. A word that is wider than a line is left to the terminal."""
+    """Breaks streamed text into lines between words: it keeps the last word back until that is whole. A word that is
+    wider than a line is left to the terminal. Widths and columns are in cells."""
 
     def __init__(self) -> None:
         self.column = 0
@@ -240,7 +233,7 @@ class LineWrapper:
         return not (self.column or self._held or self._space)
 
     def feed(self, piece: str, width: int) -> str:
-        """What can be written now."""
+        """Take a piece of text, and return what can be written now."""
         tokens = _TOKEN.findall(self._held + piece)
         self._held, written = "", ""
         for token in tokens[:-1]:
@@ -255,7 +248,7 @@ class LineWrapper:
         return written
 
     def flush(self, width: int) -> str:
-        """The word that is kept back; what comes next continues it."""
+        """Return the word that was kept back, for writing; the next piece continues it."""
         token, self._held = self._held, ""
         if not token:
             return self._place_space(width)
@@ -264,7 +257,7 @@ class LineWrapper:
         return written
 
     def _place(self, token: str, width: int) -> str:
-        """A token with the space or line break before it."""
+        """The text to write for a token: with the space or line break before it; moves the column."""
         if token == "\n":
             gap = self._place_space(width)
             self.column, self._space = 0, ""
@@ -284,7 +277,7 @@ class LineWrapper:
         return written
 
     def _place_space(self, width: int) -> str:
-        """The space at the end of a line, if the line has room for it."""
+        """The space before the word to come, if the line has room for it, else nothing."""
         gap, end = self._space, self.column + _gap_cells(self._space, self.column)
         if end > width:
             return ""

@@ -114,7 +114,7 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
 
 
 def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) -> Iterator[RenderableType]:
-    """The versions of a block of the agent `own`: when, by whom and why each was written, and its diff."""
+    """The versions of a block of the agent with the id `own`: when, by whom and why each was written, and its diff."""
     for version in versions:
         author = version.author
         agent = "the agent" if author.agent_id == own else view.visible(version.agent_name) or "the agent"
@@ -296,7 +296,7 @@ def pending_text(call: PendingCall) -> str:
 
 def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
     """Arguments one a line, texts of several lines below their names; what is over the limits is only counted."""
-    lines = list(_lines(arguments))
+    lines = list(_unlimited_lines(arguments))
     count = chars = 0
     for line in lines[:LINES_MAX]:
         if count and chars + len(line) > CHARS_MAX:
@@ -307,7 +307,7 @@ def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
         yield f"… {len(lines) - count:,} more lines; `perdure approval list --json` has all of it"
 
 
-def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _unlimited_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
     if not arguments:
         yield "(no arguments)"
     for name, value in arguments.items():

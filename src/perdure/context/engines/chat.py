@@ -41,7 +41,7 @@ class ChatSummary:
 
     Args:
         count: how many messages it stands for.
-        children: the numbers of the summaries that it was made from.
+        level, children: 0 and none for a summary of messages; of others, how deep, and the numbers of their summaries.
     """
 
     number: int
@@ -59,13 +59,13 @@ class Window:
     """What a model sees of a chat.
 
     Args:
-        first: the first message that is there as one of many; of those before only the first system messages and
-            `pinned` are.
+        first: the place from which on all messages are shown; of those before it only the system messages that begin
+            the chat, and those at the places `pinned`.
         stubs: place of a message -> how many of its characters are shown.
-        summaries: all that were made, by number; `shown` has the numbers of those in the window, oldest first.
+        summaries: all that were ever made; `shown` has the numbers of those in the window, oldest first.
         tokens: the upper estimate of the request, tools included.
-        budget_tokens: what it may take.
-        can_open: the model is told how it opens what a summary stands for.
+        budget_tokens: the most tokens that the request may take.
+        can_open: the request says how the model opens what a summary stands for.
     """
 
     first: int = 0
@@ -90,14 +90,14 @@ def plan(
     count: Callable[[str], int] | None = None,
     can_open: bool = True,
 ) -> Window:
-    """Return the window of the next request: as it was `before`, as long as that fits, so that the provider's cache
-    stays valid.
+    """Return the window of a chat's next request: that of the request before, as long as that fits, so that the
+    provider's cache stays valid.
 
     Args:
         messages: the whole chat; messages are only ever added at its end.
-        before: of the request before; None: there was none.
+        before: the window of the request before; None: there was none.
         reserve_tokens: kept free for the answer; by default 8,000, at most a quarter of the window.
-        engine: what plans; None: Perdure's own. Its `plan` and `assemble` are called here, no other function of it.
+        engine: what plans; None: Perdure's own. Only its `plan` and `assemble` are called.
         summarise: writes summaries; None: code extracts them.
         count: an upper estimate of the tokens of a text; None: the one for an unknown model.
         can_open: the model has a tool `context_expand(handle)`, so long messages may be shown in part.
@@ -113,10 +113,10 @@ def plan(
         situation = chat.situation(window, window_tokens, reserve)
         certificate = situation.certificate
         window = replace(window, tokens=certificate.tokens, budget_tokens=certificate.budget_tokens)
-        found = engine.assemble(situation) if certificate.fits else engine.plan(situation)
-        if found is None:
+        next_plan = engine.assemble(situation) if certificate.fits else engine.plan(situation)
+        if next_plan is None:
             return window
-        window = _carry_out(window, situation, check_plan(situation, found), summarise)
+        window = _carry_out(window, situation, check_plan(situation, next_plan), summarise)
     raise InvalidInput(f"the engine planned {PLANS_MAX} times for one request: it has to return None at some point")
 
 
@@ -131,12 +131,12 @@ def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessag
     if nodes := [summaries[number] for number in window.shown]:
         shown.append({"role": "system", "content": _summary_text(nodes, can_open=window.can_open)})
     places = [*window.pinned, *range(max(first, window.first), len(messages))]
-    return [*shown, *(_shown(messages[place], place, window.stubs) for place in places)]
+    return [*shown, *(_cut_to_stub(messages[place], place, window.stubs) for place in places)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """`TokenCounter` of a function."""
+    """A `TokenCounter` over a function that estimates the tokens of a text; no lower estimate is known."""
 
     _count: Callable[[str], int]
 
@@ -158,21 +158,21 @@ class _Chat:
 
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> _Chat:
-        """Read a chat. Raises: InvalidInput."""
+        """Read a chat; the system messages that begin it only count as tokens. Raises: InvalidInput."""
         if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
             raise InvalidInput(f"messages are {messages!r:.80}: give a list of objects with role and content")
-        first, run, rows = _count_system(messages), 0, list[Message]()
-        names: dict[str, str] = {}
+        first, run_seq, rows = _count_system(messages), 0, list[Message]()
+        tool_names: dict[str, str] = {}
         for place, message in enumerate(messages):
             if place < first:
                 continue
-            run += message.get("role") == "user"
-            rows.append(_row(message, place, run, names, counter))
+            run_seq += message.get("role") == "user"
+            rows.append(_row(message, place, run_seq, tool_names, counter))
         system = sum(counter.count(_text(one)) + MESSAGE_OVERHEAD_TOKENS for one in messages[:first])
         return cls(tuple(rows), system, counter.count(json.dumps(list(tools))) if tools else 0, counter)
 
     def situation(self, window: Window, window_tokens: int, reserve: int) -> Situation:
-        """Return what a plan is made of."""
+        """Return what an engine plans from: the request with this window, `reserve` tokens of it for the answer."""
         by_place = {row.seq: row for row in self.rows}
         rows = tuple(row for row in self.rows if row.seq >= window.first)
         pinned = tuple(by_place[place] for place in window.pinned)
@@ -180,7 +180,7 @@ class _Chat:
         shown = [summaries[number] for number in window.shown]
         run = self.rows[-1].run_seq or 0 if self.rows else 0
         answered = [row.seq for row in self.rows if row.role == "assistant" and row.run_seq == run]
-        seen = max(answered, default=0) - 1
+        seen = max(answered, default=0) - 1  # a model has answered all rows before its newest answer
         sizes = {row.seq: row_tokens(row, window.stubs, self.counter) for row in (*pinned, *rows)}
         newest = sum(sizes[row.seq] for row in (*pinned, *rows) if row.run_seq == run)
         summary = (
@@ -214,35 +214,38 @@ def _count_system(messages: Sequence[ChatMessage]) -> int:
 
 
 def _text(message: ChatMessage) -> str:
+    """Return the text of a message, the texts of several parts joined by line ends."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
     return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))
 
 
-def _row(message: ChatMessage, place: int, run: int, names: dict[str, str], counter: TokenCounter) -> Message:
-    """Read a message. `names`: call -> its tool, of the messages so far. Raises: InvalidInput."""
+def _row(message: ChatMessage, place: int, run_seq: int, tool_names: dict[str, str], counter: TokenCounter) -> Message:
+    """Return a message as row number `place`. `tool_names`: call id -> its tool, of the messages so far. Raises:
+    InvalidInput."""
     role: Literal["system"] | Role | None = _ROLES.get(str(message.get("role")))
     if role is None and message.get("role") in _SYSTEM:
         role = "system"
     if role is None:
-        known = ", ".join((*_SYSTEM, *_ROLES))
-        raise InvalidInput(f"messages[{place}] has the role {message.get('role')!r:.40}: give one of {known}")
+        roles = ", ".join((*_SYSTEM, *_ROLES))
+        raise InvalidInput(f"messages[{place}] has the role {message.get('role')!r:.40}: give one of {roles}")
     text, content = _text(message), message.get("content")
     parts: list[Part] = [Text(text)] if text and role != "tool" else []
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        names[str(call.get("id"))] = str(function.get("name"))
+        tool_names[str(call.get("id"))] = str(function.get("name"))
         parts.append(ToolCall(str(call.get("id")), str(function.get("name")), str(function.get("arguments") or "")))
     if role == "tool":
         call_id = str(message.get("tool_call_id"))
-        parts.append(ToolResult(call_id, names.get(call_id, ""), text, "success"))
+        parts.append(ToolResult(call_id, tool_names.get(call_id, ""), text, "success"))
     images = 0 if content is None or isinstance(content, str) else sum("text" not in part for part in content)
     tokens = counter.count(parts_to_json(tuple(parts))) + images * IMAGE_TOKENS + MESSAGE_OVERHEAD_TOKENS
-    return replace(unlogged_message(role, ""), seq=place, parts=tuple(parts), run_seq=run, tokens=tokens)
+    return replace(unlogged_message(role, ""), seq=place, parts=tuple(parts), run_seq=run_seq, tokens=tokens)
 
 
-def _shown(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMessage:
+def _cut_to_stub(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMessage:
+    """Return the message as the window shows it: of one with a stub (place -> characters), only so much text."""
     if place not in stubs:
         return message
     role: Role = _ROLES.get(str(message.get("role")), "system")
@@ -253,28 +256,29 @@ def _shown(message: ChatMessage, place: int, stubs: Mapping[int, int]) -> ChatMe
     return {**message, "content": [{"type": "text", "text": text}, *(part for part in content if "text" not in part)]}
 
 
-def _node(one: ChatSummary) -> SummaryNode:
+def _node(summary: ChatSummary) -> SummaryNode:
+    """Return a summary as an engine sees it; a chat tells no times."""
     row = unlogged_message("system", "")
     return SummaryNode(
         agent_id=row.agent_id,
         conversation_seq=0,
-        seq=one.number,
-        level=one.level,
-        from_message_seq=one.first,
-        upto_message_seq=one.last,
-        children=one.children,
-        message_count=one.count,
+        seq=summary.number,
+        level=summary.level,
+        from_message_seq=summary.first,
+        upto_message_seq=summary.last,
+        children=summary.children,
+        message_count=summary.count,
         since=row.created_at,
         until=row.created_at,
-        text=one.text,
-        tokens=one.tokens,
+        text=summary.text,
+        tokens=summary.tokens,
         made_by="extract",
         created_at=row.created_at,
     )
 
 
 def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
-    """Return what stands for the messages that are out of the window."""
+    """Return the envelope with these summaries, which stands for the messages that are out of the window."""
     shapes = [
         {"handle": node_handle(one.number), "messages": message_handle(one.first, one.last), "summary": one.text}
         for one in nodes
@@ -283,27 +287,31 @@ def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
     return envelope("summary", note=note, hidden_messages=sum(one.count for one in nodes), nodes=shapes)
 
 
-def _carry_out(window: Window, situation: Situation, found: Plan, summarise: Summarise | None) -> Window:
-    if isinstance(found, Stub):
-        return replace(window, stubs=dict(found.stubs))
+def _carry_out(window: Window, situation: Situation, next_plan: Plan, summarise: Summarise | None) -> Window:
+    """Return the window after a plan, with the summary that it needs; `summarise` None: code writes it."""
+    if isinstance(next_plan, Stub):
+        return replace(window, stubs=dict(next_plan.stubs))
     summaries, shown = window.summaries, list(window.shown)
-    gone: set[int] = set()
-    if isinstance(found, Merge) or found.atoms:
-        new = _summary(len(summaries), situation, found, summarise)
+    if isinstance(next_plan, Merge) or next_plan.atoms:
+        new = _write_summary(len(summaries), situation, next_plan, summarise)
         summaries = (*summaries, new)
-        replaced = [node.seq for node in (found.nodes if isinstance(found, Merge) else found.absorbed)]
+        replaced = [node.seq for node in (next_plan.nodes if isinstance(next_plan, Merge) else next_plan.absorbed)]
         place = shown.index(replaced[0]) if replaced else len(shown)
         shown = [number for number in shown if number not in replaced]
         shown.insert(place, new.number)
-    if isinstance(found, Merge):
+    if isinstance(next_plan, Merge):
         return replace(window, summaries=summaries, shown=tuple(shown))
-    pinned = tuple(row.seq for row in found.pinned)
-    gone = {row.seq for row in (*situation.pinned, *found.messages)} - set(pinned)
+    pinned = tuple(row.seq for row in next_plan.pinned)
+    gone = {row.seq for row in (*situation.pinned, *next_plan.messages)} - set(pinned)
     stubs = {place: chars for place, chars in window.stubs.items() if place not in gone}
-    return replace(window, first=found.from_seq, pinned=pinned, stubs=stubs, summaries=summaries, shown=tuple(shown))
+    first = next_plan.from_seq
+    return replace(window, first=first, pinned=pinned, stubs=stubs, summaries=summaries, shown=tuple(shown))
 
 
-def _summary(number: int, situation: Situation, removal: Evict | Merge, summarise: Summarise | None) -> ChatSummary:
+def _write_summary(
+    number: int, situation: Situation, removal: Evict | Merge, summarise: Summarise | None
+) -> ChatSummary:
+    """Write the summary with this number of what a plan takes out of view, cut to the plan's size."""
     counter, limit = situation.counter, removal.summary_tokens
     nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
     count = sum(node.message_count for node in nodes)

@@ -36,33 +36,32 @@ class PlanRefused(PerdureError):
     """A plan of a context engine that can't be carried out."""
 
 
-def check_plan(situation: Situation, found: object) -> Plan:
-    """Return the plan, rebuilt from what the situation holds. Raises: PlanRefused.
-
-    A plan cuts between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller.
-    """
-    match found:
+def check_plan(situation: Situation, plan: object) -> Plan:
+    """Return the plan that an engine returned, rebuilt from what the situation holds. Raises: PlanRefused. A plan cuts
+    between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller."""
+    match plan:
         case Evict():
-            return _check_evict(situation, found)
+            return _check_evict(situation, plan)
         case Merge():
-            return _check_merge(situation, found)
+            return _check_merge(situation, plan)
         case Stub():
-            return _check_stub(situation, found)
+            return _check_stub(situation, plan)
         case _:
-            raise PlanRefused(f"it returned {type(found).__name__}: a plan is Evict, Merge or Stub")
+            raise PlanRefused(f"it returned {type(plan).__name__}: a plan is Evict, Merge or Stub")
 
 
-def _check_evict(situation: Situation, found: Evict) -> Evict:
+def _check_evict(situation: Situation, plan: Evict) -> Evict:
+    """Return the eviction, rebuilt from the situation's rows and nodes. Raises: PlanRefused."""
     candidates, fixed = split_atoms(situation)
-    leaving = candidates[: len(found.atoms)]
-    named = _numbers([message for atom in found.atoms for message in atom.messages])
+    leaving = candidates[: len(plan.atoms)]
+    named = _numbers([message for atom in plan.atoms for message in atom.messages])
     if named != _numbers(messages_of(leaving)):
         unseen = _numbers(messages_of(fixed))
         if set(named) & set(unseen):
             raise PlanRefused(f"it evicts message {min({*named} & {*unseen})}, which no model has answered yet")
         raise PlanRefused("what it evicts is not the oldest messages in view, cut where calls have all their results")
     rows = [*situation.pinned, *messages_of(leaving)]
-    pinned = _own_values(_numbers(found.pinned), rows, "it pins a message that is not among those that leave")
+    pinned = _own_values(_numbers(plan.pinned), rows, "it pins a message that is not among those that leave")
     stay = {message.seq for message in pinned}
     needed = {message.seq for message in input_rows(situation)} & set(_numbers(rows))
     if not needed <= stay:
@@ -70,10 +69,10 @@ def _check_evict(situation: Situation, found: Evict) -> Evict:
     if any(set(_numbers(atom.messages)) & stay and not set(_numbers(atom.messages)) <= stay for atom in atoms(rows)):
         raise PlanRefused("it pins a part of a call and its results")
     prepared = _own_values(
-        [node.seq for node in found.prepared], situation.prepared, "it takes a summary that is not prepared"
+        [node.seq for node in plan.prepared], situation.prepared, "it takes a summary that is not prepared"
     )
     absorbed = _own_values(
-        [node.seq for node in found.absorbed], situation.nodes, "it absorbs a summary that is not in view"
+        [node.seq for node in plan.absorbed], situation.nodes, "it absorbs a summary that is not in view"
     )
     if absorbed != situation.nodes[len(situation.nodes) - len(absorbed) :]:
         raise PlanRefused("it absorbs other summaries than the newest")
@@ -81,43 +80,45 @@ def _check_evict(situation: Situation, found: Evict) -> Evict:
         raise PlanRefused("the prepared summaries stand for other messages than those that leave")
     if not leaving and absorbed:
         raise PlanRefused("it absorbs summaries without evicting a message")
-    limit, spent = found.summary_tokens, 0
+    limit, spent = plan.summary_tokens, 0
     if prepared:
         spent = sum(node.tokens + NODE_OVERHEAD for node in prepared)
     elif leaving:
-        _check_limit(situation, limit, found.text)
+        _check_limit(situation, limit, plan.text)
         spent = limit + NODE_OVERHEAD
     _check_gain(tokens_leaving(situation, leaving, absorbed, stay=stay), spent)
     removal = evict_atoms(situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed)
-    return replace(removal, text=found.text)
+    return replace(removal, text=plan.text)
 
 
-def _check_merge(situation: Situation, found: Merge) -> Merge:
-    nodes = _own_values([node.seq for node in found.nodes], situation.nodes, "it merges a summary that is not in view")
+def _check_merge(situation: Situation, plan: Merge) -> Merge:
+    """Return the merge, rebuilt from the situation's nodes. Raises: PlanRefused."""
+    nodes = _own_values([node.seq for node in plan.nodes], situation.nodes, "it merges a summary that is not in view")
     seqs = [node.seq for node in situation.nodes]
     first = seqs.index(nodes[0].seq) if nodes else 0
     if not nodes or nodes != situation.nodes[first : first + len(nodes)]:
         raise PlanRefused("it merges no summaries, or summaries that are not neighbours")
-    merge = Merge(nodes, found.summary_tokens, text=found.text)
-    if found.prepared:
+    merge = Merge(nodes, plan.summary_tokens, text=plan.text)
+    if plan.prepared:
         prepared = _own_values(
-            [node.seq for node in found.prepared], situation.prepared, "it takes a summary that is not prepared"
+            [node.seq for node in plan.prepared], situation.prepared, "it takes a summary that is not prepared"
         )
         if [(node.level, node.children) for node in prepared] != [(merge.level, merge.children)]:
             raise PlanRefused("the prepared summary stands for other summaries than those that it merges")
         return replace(merge, prepared=prepared, text=None)
-    _check_limit(situation, found.summary_tokens, found.text)
+    _check_limit(situation, plan.summary_tokens, plan.text)
     overhead = NODE_OVERHEAD * (len(nodes) - 1)
-    _check_gain(sum(node.tokens for node in nodes) + overhead, found.summary_tokens)
+    _check_gain(sum(node.tokens for node in nodes) + overhead, plan.summary_tokens)
     return merge
 
 
-def _check_stub(situation: Situation, found: Stub) -> Stub:
+def _check_stub(situation: Situation, plan: Stub) -> Stub:
+    """Return the stubs, with those that the situation has already. Raises: PlanRefused."""
     if not situation.can_open:
         raise PlanRefused("it cuts a message, but the agent has no tool to open the rest")
     rows = {message.seq: message for message in (*situation.pinned, *situation.rows)}
     stubs = dict(situation.stubs)
-    for seq, chars in dict(found.stubs).items():
+    for seq, chars in dict(plan.stubs).items():
         if situation.stubs.get(seq) == chars:
             continue
         if seq not in rows or type(chars) is not int or not 0 <= chars < stub_chars(rows[seq]):
@@ -135,7 +136,7 @@ def _numbers(rows: Sequence[Message]) -> list[int]:
 
 
 def _own_values(seqs: Sequence[int], known: Sequence[T], problem: str) -> tuple[T, ...]:
-    """Return those of `known` that have these numbers, in their order. Raises: PlanRefused."""
+    """Return the rows or nodes of `known` with these numbers, in their order. Raises: PlanRefused, with `problem`."""
     own = tuple(one for one in known if one.seq in seqs)
     if len(own) != len(seqs):
         raise PlanRefused(problem)
@@ -162,5 +163,6 @@ def _check_limit(situation: Situation, limit: object, text: object) -> None:
 
 
 def _check_gain(freed: int, spent: int) -> None:
+    """Check that a plan frees more tokens of the view than it adds. Raises: PlanRefused."""
     if freed <= spent:
         raise PlanRefused(f"it frees {freed} tokens and takes {spent}: the view would not become smaller")

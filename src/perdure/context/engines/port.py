@@ -98,7 +98,7 @@ class ContextEngine:
         """Release what the engine holds: the process is about to end."""
 
     def overrides(self, name: str) -> bool:
-        """Whether a method of this engine is its own, so that it has to be called."""
+        """Whether the engine has a method of this name of its own: the base's do nothing, so they are not called."""
         return getattr(type(self), name) is not getattr(ContextEngine, name) or name in vars(self)
 
 
@@ -120,7 +120,7 @@ class Compressor:
     name: ClassVar[str] = ""
 
     def shorten(self, situation: Situation) -> Stub | None:
-        """Return which messages to show in part before any leaves; None: no more of them."""
+        """Return which messages to show in part before any leaves the view; None: there are no others to shorten."""
         return None
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
@@ -148,6 +148,8 @@ class StubResults(Compressor):
         self._keep, self._chars = keep_results, chars
 
     def shorten(self, situation: Situation) -> Stub | None:
+        """Return the stubs of all older results that take less room as stubs; None: there are none, or none can be
+        opened."""
         if not situation.can_open:
             return None
         results = [row for row in (*situation.pinned, *situation.rows) if row.role == "tool"]
@@ -169,9 +171,11 @@ class Extract(Compressor):
     name = "extract"
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
+        """Return an extract of the messages that leave; None: it would be empty, or has to replace other summaries."""
+        if removal.absorbed:  # what these say is in no message that leaves
+            return None
         found = extract(removal.messages)
-        text = render_extract(found, max_tokens=removal.summary_tokens, counter=situation.counter)
-        return None if removal.absorbed else text or None
+        return render_extract(found, max_tokens=removal.summary_tokens, counter=situation.counter) or None
 
 
 class Composition(ContextEngine):
@@ -185,7 +189,7 @@ class Composition(ContextEngine):
         self.owns_compaction, self.absorbs = assembler.owns_compaction, assembler.absorbs
         self.system_prompt_addition = assembler.system_prompt_addition
         self.timeout_s = assembler.timeout_s
-        for name in LIFE_CYCLE:
+        for name in LIFE_CYCLE:  # set only where there is one, so that `overrides` finds no other
             if assembler.overrides(name):
                 setattr(self, name, getattr(assembler, name))
 
@@ -201,8 +205,8 @@ class Composition(ContextEngine):
     def overrides(self, name: str) -> bool:
         return self.assembler.overrides(name) if name == "assemble" else super().overrides(name)
 
-    def _with_summary(self, situation: Situation, found: Plan | None) -> Plan | None:
+    def _with_summary(self, situation: Situation, next_plan: Plan | None) -> Plan | None:
         """Return the plan with the compressor's summary of what leaves, if it writes one."""
-        if not isinstance(found, Evict) or not found.atoms or found.prepared or found.text is not None:
-            return found
-        return replace(found, text=self.compressor.summarise(situation, found))
+        if not isinstance(next_plan, Evict) or not next_plan.atoms or next_plan.prepared or next_plan.text is not None:
+            return next_plan
+        return replace(next_plan, text=self.compressor.summarise(situation, next_plan))

@@ -32,28 +32,28 @@ from perdure.core.nodes import SummaryNode
 
 
 def begins_turn(row: Message) -> bool:
-    """Whether a view reads well from this row on."""
+    """Whether the row is a user's message: a view reads well from there on."""
     return row.role == "user" and row.kind == "message"
 
 
 def oldest_share(
-    groups: Sequence[Atom], following: Sequence[Message], sizes: Sequence[int], *, share: float, most: float
+    groups: Sequence[Atom], following: Sequence[Message], sizes: Sequence[int], *, share: float, limit_tokens: float
 ) -> int:
-    """Return how many of the oldest atoms leave: at least this share of all rows, and so many that the rest takes at
-    most `most` tokens. The rest begins with a user's message; 0 if no such cut is enough.
+    """Return how many of the oldest atoms leave: at least this share (0 to 1) of all rows, and so many that the others
+    take at limit_tokens `limit_tokens`. What stays begins with a user's message; 0 if no such cut is enough.
 
     Args:
         groups: the atoms that may leave, oldest first.
-        following: the rows behind them.
-        sizes: the tokens of each atom, and of the rows behind them together.
+        following: the rows behind them, which stay.
+        sizes: the tokens of each atom, then those of all following rows.
     """
     total = sum(len(atom.messages) for atom in groups) + len(following)
-    left, count = sum(sizes), 0
+    tokens_left, count = sum(sizes), 0
     firsts = [atom.messages[0] for atom in groups[1:]] + list(following[:1])
     for number, (atom, first) in enumerate(zip(groups, firsts, strict=False), 1):
         count += len(atom.messages)
-        left -= sizes[number - 1]
-        if count >= ceil(share * total) and left <= most and begins_turn(first):
+        tokens_left -= sizes[number - 1]
+        if count >= ceil(share * total) and tokens_left <= limit_tokens and begins_turn(first):
             return number
     return 0
 
@@ -62,21 +62,20 @@ def evict_share(situation: Situation, share: float, *, absorbs: bool) -> Evict |
     """Plan to evict the oldest share of the messages in view; None if no cut between two turns does that.
 
     Args:
+        share: of the rows, from 0 to 1.
         absorbs: whether the summary takes the place of all others.
     """
     candidates, fixed = split_atoms(situation)
     following = messages_of(fixed)
     sizes = [sum(map(situation.tokens_of, atom.messages)) for atom in candidates]
     sizes.append(sum(map(situation.tokens_of, following)))
-    count = oldest_share(candidates, following, sizes, share=share, most=(1 - share) * situation.room_tokens)
+    count = oldest_share(candidates, following, sizes, share=share, limit_tokens=(1 - share) * situation.room_tokens)
     return evict_count(situation, count, absorbs=absorbs) if count else None
 
 
 def evict_count(situation: Situation, count: int, *, absorbs: bool) -> Evict | None:
     """Plan to evict so many of the oldest atoms; None if they take no more than the summary that would stand for them.
-
-    The run's input among them stays.
-    """
+    The run's input among them stays. `absorbs`: the summary takes the place of all others."""
     candidates, _ = split_atoms(situation)
     leaving = candidates[:count]
     if not leaving:
@@ -100,6 +99,7 @@ def leaving_by(engine: ContextEngine, situation: Situation) -> list[Message]:
     certificate = situation.certificate
     free = max(0, certificate.budget_tokens - certificate.tokens)
     following = replace(situation, rows=(*situation.rows, coming))
+    # As if the message took all free tokens and one more.
     full = replace(following, certificate=replace(certificate, overcount=certificate.overcount - free - 1))
     try:
         found = engine.assemble(following) or engine.plan(full)
@@ -111,7 +111,8 @@ def leaving_by(engine: ContextEngine, situation: Situation) -> list[Message]:
 def tokens_leaving(
     situation: Situation, leaving: Sequence[Atom], absorbed: Sequence[SummaryNode], *, stay: set[int]
 ) -> int:
-    """Return the tokens that an eviction takes out of the view, with input of earlier runs that is pinned."""
+    """Return the tokens that an eviction takes out of the view: of these atoms, of pinned rows, and of absorbed nodes.
+    `stay`: the numbers of the rows that stay in view, pinned."""
     rows = [row for row in (*situation.pinned, *messages_of(leaving)) if row.seq not in stay]
     return sum(map(situation.tokens_of, rows)) + sum(node.tokens + NODE_OVERHEAD for node in absorbed)
 
@@ -189,12 +190,14 @@ class MessageBuffer(RecursiveSummary):
         self._limit, self._least = limit, least
 
     def assemble(self, situation: Situation) -> Evict | None:
+        """Evict the oldest messages if more than the limit are in view, up to a user's message; None: they are not
+        more."""
         rows = [row for row in (*situation.pinned, *situation.rows) if row.kind == "message"]
         if len(rows) <= self._limit:
             return None
         candidates, fixed = split_atoms(situation)
         following = [*candidates, *fixed]
-        left, cut = len(rows) - len(situation.pinned), 0
+        left, cut = len(rows) - len(situation.pinned), 0  # rows behind the cut; how many atoms leave
         for count, atom in enumerate(candidates, 1):
             left -= sum(row.kind == "message" for row in atom.messages)
             if left < self._least:

@@ -68,7 +68,7 @@ class Prices:
         """Return the dollars for a step; None if a price or the tokens are unknown."""
         if not usage.input_tokens and not usage.output_tokens:
             return None
-        cached, written = _cache(usage)
+        cached, written = _cache_tokens(usage)
         before = self.input_price(plain=usage.input_tokens - cached - written, cached=cached, written=written)
         return sum_known([before, _price(usage.output_tokens, self.output)])
 
@@ -213,7 +213,7 @@ def divide_use(
     """
     measured = usage.input_tokens > 0
     tokens = share_out([part.tokens for part in parts], usage.input_tokens if measured else certified_tokens)
-    cached, written = _cache(usage) if measured else (0, 0)
+    cached, written = _cache_tokens(usage) if measured else (0, 0)
     repeated = sent_before if measured else 0
     uses: list[SegmentUse] = []
     start = 0
@@ -244,9 +244,7 @@ def _overlap(start: int, end: int, first: int, last: int) -> int:
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:
     """Divide `total` in proportion to the amounts, in whole numbers that sum to it; the largest remainders round up.
-
-    All zeros if the amounts are.
-    """
+    All zeros if the amounts are."""
     whole = sum(amounts)
     if whole <= 0:
         return [0] * len(amounts)
@@ -280,7 +278,7 @@ class RequestDiff:
 
 
 def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
-    """Compare two requests. It may take half a second, too long for the event loop."""
+    """Return how request `b` differs from `a`. It may take half a second, too long for the event loop."""
     old, new = _canonical_lines(a), _canonical_lines(b)
     common = _common_length(old, new)
     same = common == len(old) == len(new)
@@ -314,6 +312,7 @@ def _size(line: str) -> int:
 
 
 def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
+    """Return how many elements at their beginning two sequences have in common."""
     return next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
 
 
@@ -335,7 +334,7 @@ def _place(lines: Sequence[str], index: int) -> str:
 
 
 class _Steps:
-    """The work left for all comparisons of one diff."""
+    """The work that is left for all comparisons of one diff, in steps as `diff_steps` counts them."""
 
     def __init__(self) -> None:
         self.left = 2 * DIFF_STEPS
@@ -375,6 +374,7 @@ def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> I
 
 
 def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
+    """Yield the changes between two lists of lines, one line of the diff each."""
     opcodes = steps.opcodes(old, new)
     if opcodes is None:
         yield "… too many lines were moved or are repeated: they are compared one by one …"
@@ -435,6 +435,7 @@ def _around(old: str, new: str) -> tuple[str, str]:
 
 
 def _cut(text: str, cut: int, begin: int, end: int) -> str:
+    """Cut a text to the change between `begin` and the last `end` characters, from `cut` on; both ends shortened."""
     change, after = text[begin : len(text) - end], text[len(text) - end :]
     head, tail = "…" if cut else "", "…" if len(after) > AROUND_CHARS else ""
     return f"{head}{text[cut:begin]}{_short(change)}{after[:AROUND_CHARS]}{tail}"
@@ -448,7 +449,7 @@ def _short(line: str) -> str:
     return f"{line[:half]} … {len(line) - 2 * half:,} characters … {line[-half:]}"
 
 
-def _cache(usage: Usage) -> tuple[int, int]:
+def _cache_tokens(usage: Usage) -> tuple[int, int]:
     """Return the tokens read from the cache and written to it, at most the input: some providers count them apart."""
     cached = min(usage.cached_input_tokens, usage.input_tokens)
     return cached, min(usage.cache_write_tokens, usage.input_tokens - cached)

@@ -71,6 +71,7 @@ def compile_system(
     A base prompt with `{CORE_MEMORY}` gets memory there, any other at the end.
 
     Args:
+        directories, rules, skills: the sections of files, tool rules and skills; empty: none.
         marker: of the engine's messages; empty: they have none.
         in_words: for a model that the engine speaks to in sentences.
     """
@@ -84,11 +85,12 @@ def compile_system(
 
 
 def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
-    """Build what begins a conversation and differs from one to the next: its place, counts and marker."""
+    """Build the opening, which differs between conversations: the place of the prefix, counts of memory, the marker if
+    any."""
     if counts.tags:
         tags = [without_marker(tag, marker) if marker else tag for tag in counts.tags]
         counts = replace(counts, tags=tuple(tags))
-    return _metadata(counts, place, marker)
+    return _metadata_section(counts, place, marker)
 
 
 def addition_section(addition: str) -> str:
@@ -104,9 +106,9 @@ def compile_tools(
     An agent without tools gets none of the engine's: its model may not know how to call any. The agent's tool replaces
     an engine tool of the same name, and the caller's tool replaces any other.
     """
-    theirs = {spec.name: spec for spec in client}
-    own = sorted((tool.spec for tool in tools if tool.spec.name not in theirs), key=lambda spec: spec.name)
-    own += [theirs[name] for name in sorted(theirs)]
+    client_specs = {spec.name: spec for spec in client}
+    own = sorted((tool.spec for tool in tools if tool.spec.name not in client_specs), key=lambda spec: spec.name)
+    own += [client_specs[name] for name in sorted(client_specs)]
     names = {spec.name for spec in own}
     offered = [spec for spec in engine if spec.name not in names] if own else []
     return tuple(
@@ -120,7 +122,8 @@ def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
     return compact_json(tools) if tools else ""
 
 
-def _metadata(counts: Counts, place: Place, marker: str) -> str:
+def _metadata_section(counts: Counts, place: Place, marker: str) -> str:
+    """Render the section about memory out of view: where the prefix is sent, the counts, and the marker if any."""
     lines = [
         *_place_lines(place),
         f"- {counts.messages} messages are in recall memory (conversation_search finds them)",
@@ -134,6 +137,7 @@ def _metadata(counts: Counts, place: Place, marker: str) -> str:
 
 
 def _place_lines(place: Place) -> list[str]:
+    """Return the lines about agent, conversation and time."""
     at = place.compiled_at
     # `%I` and `%p` of `strftime` would use the process's locale.
     hour, half = (at.hour - 1) % 12 + 1, "AM" if at.hour < 12 else "PM"
@@ -160,7 +164,7 @@ class View:
         rows: the rows that follow the prefix, whole.
         messages: the messages of the request: the summary, the pinned rows, then the rows, cut where they are
             stubs; the engine's have the prefix's marker.
-        day: that the newest message of a person tells, where the engine speaks in sentences.
+        day: the newest date that a message of a person tells, where the engine speaks in sentences.
     """
 
     prefix: Prefix
@@ -174,7 +178,7 @@ class View:
     @classmethod
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
         """Return the view of a prefix without rows."""
-        shown, day = _shown(pinned, prefix, stubs, None)
+        shown, day = _visible_rows(pinned, prefix, stubs, None)
         first_messages = (*((summary_message(prefix),) if prefix.summary else ()), *shown)
         head = _head_bytes(prefix.tools, prefix.system, prefix.opening)
         digest = hashlib.sha256(head + _message_bytes(first_messages))
@@ -200,7 +204,7 @@ class View:
         if not rows:
             return self
         check_legal(rows)
-        visible, day = _shown(rows, self.prefix, self.stubs, self.day)
+        visible, day = _visible_rows(rows, self.prefix, self.stubs, self.day)
         digest = self._digest.copy()
         digest.update(_message_bytes(visible))
         return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), day, digest)
@@ -225,13 +229,14 @@ class View:
         return hexadecimal
 
 
-def _shown(
+def _visible_rows(
     rows: Sequence[Message], prefix: Prefix, stubs: Mapping[int, int], day: date | None
 ) -> tuple[list[Message], date | None]:
-    """Return the rows as requests with this prefix show them, and the day that they have told.
+    """Return the rows as requests with this prefix show them, and the newest date that they or rows before them tell.
 
     Args:
-        day: that earlier rows have told.
+        stubs: row number -> characters, for rows that are shown in part.
+        day: the newest date that rows before these tell; None: none does.
     """
     shown: list[Message] = []
     for row in rows:
@@ -245,10 +250,8 @@ def _shown(
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
-    """Build the request of a recipe; `view` reaches from its prefix to `recipe.upto_message_seq`.
-
-    The recipe's tool rules override the agent's options, except the choice of no tool at all.
-    """
+    """Build the request of a recipe; `view` reaches from its prefix to `recipe.upto_message_seq`. The recipe's tool
+    rules override the agent's options, except the choice of no tool at all."""
     options = options or ModelOptions()
     if recipe.single_calls:
         options = replace(options, parallel_tool_calls=False)
@@ -282,10 +285,8 @@ def check_legal(messages: Sequence[Message]) -> None:
 
 
 def canonical(request: ModelRequest) -> bytes:
-    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each.
-
-    Equal bytes mean equal requests.
-    """
+    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each. Equal bytes
+    mean equal requests."""
     head = _head_bytes(request.tools, request.system, request.opening)
     return head + _message_bytes(request.messages) + _tail_bytes(request.tail)
 
@@ -362,18 +363,18 @@ def tail(
     return mark_text(text, prefix.marker)
 
 
-def parse_recalled(status: str) -> str:
-    """Return the recalled text in a tail; empty if there is none."""
-    if not status.startswith("{"):
-        return recalled_in_words(status)
-    if '"recalled": ' not in status:
+def parse_recalled(tail_text: str) -> str:
+    """Return the recalled text in a tail, an envelope or sentences; empty if there is none."""
+    if not tail_text.startswith("{"):
+        return recalled_in_words(tail_text)
+    if '"recalled": ' not in tail_text:
         return ""
-    text = json.loads(status).get("recalled", "")
+    text = json.loads(tail_text).get("recalled", "")
     return text if isinstance(text, str) else ""
 
 
 def blocks_xml(blocks: Sequence[Block]) -> str:
-    """The blocks in their order, each with description, `chars_current` and `chars_limit`; empty for no blocks."""
+    """Render the blocks in their order, each with description, `chars_current` and `chars_limit`; empty for none."""
     if not blocks:
         return ""
     labels = frozenset(block.label for block in blocks)
@@ -382,7 +383,7 @@ def blocks_xml(blocks: Sequence[Block]) -> str:
 
 
 def blocks_in_words(blocks: Sequence[Block]) -> str:
-    """The blocks that hold something, each as its label and its text; empty for none."""
+    """Render the blocks that hold something, each as its label and its text; empty for none."""
     # Indented, so that no value can begin another note.
     values = ((block.label, block.value.strip().replace("\n", "\n  ")) for block in blocks)
     notes = "\n".join(f"{label}: {value}" for label, value in values if value)

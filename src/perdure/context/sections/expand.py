@@ -94,7 +94,7 @@ _SPAN = re.compile(r"(?P<one>\d{1,15})|(?P<first>\d{1,15})?(?:\.\.|-)(?P<last>\d
 
 
 def parse_rows(text: str, argument: str = "rows", least: int = 0) -> RowSpan:
-    """Parse numbers of messages, nodes, rows or lines, `20..30`. Raises: ToolError."""
+    """Parse a range of numbers from `least`, `20..30`. Raises: ToolError, which names the tool's `argument`."""
     return _span(text, argument, "20..30, 20.. or 20", least)
 
 
@@ -112,7 +112,8 @@ def parse_lines(text: str) -> LineSpan:
 
 
 def _span(text: str, argument: str, how: str, least: int = 1) -> RowSpan:
-    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError."""
+    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError: it names the tool's `argument`, and says
+    with `how` what to write."""
     plain = "".join(text.split()).strip("\"'`")
     match, problem = _SPAN.fullmatch(plain), "can't be used"
     if match is not None:
@@ -205,10 +206,8 @@ def check_lines(message: Message, lines: Sequence[str], span: LineSpan) -> None:
 
 
 def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], str], budget: Budget) -> str | None:
-    """Return `render(lines, next_argument)` for as many numbered lines as fit; None if nothing fits.
-
-    A line that does not fit by itself is shown in part.
-    """
+    """Return `render(lines, lines_argument_for_the_rest)` for as many numbered lines as fit; None if nothing fits. A
+    line that does not fit by itself is shown in part."""
     first, last = span.first, len(lines) if span.last is None else min(span.last, len(lines))
     if span.from_char is None:
         numbered, chars = [], 0
@@ -246,10 +245,7 @@ def list_messages(
     title: str, messages: Sequence[Message], render_rest: Callable[[int], str], budget: Budget, *, zone: tzinfo
 ) -> str:
     """Render messages one after the other, as many as fit; a long one is cut, with the arguments that continue it.
-
-    Args:
-        render_rest: what to say of the rest when so many are shown. If not one can be, it is all that is said.
-    """
+    `render_rest`: how many are shown -> the line about the others. Where no message fits, it is the whole answer."""
     for index, share in enumerate(SHARES):
         heading_line = title if index == 0 else ""
         part = Budget(budget.counter, budget.tokens // share)
@@ -288,12 +284,11 @@ def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, 
 def list_nodes(
     title: str, nodes: Sequence[SummaryNode], budget: Budget, *, zone: tzinfo, about: Callable[[SummaryNode], str]
 ) -> str:
-    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles.
-
-    If not even all handles fit, the answer has the `rows` argument for the others.
-    """
+    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles. If not even all
+    handles fit, the answer has the `rows` argument for the others."""
 
     def entry(node: SummaryNode, width: int | None) -> str:
+        """Return a node with so many characters about it; 0: its handles alone, None: its whole text."""
         handles = f"{node_handle(node.seq)}: {message_handle(node.from_message_seq, node.upto_message_seq)}"
         if width == 0:
             return handles
@@ -314,6 +309,7 @@ def list_nodes(
         return f'rows="{first}"' if first == last else f'rows="{first}..{last}"'
 
     def render_some(with_title: int, count: int) -> str:
+        """Return the handles of the first nodes, and the line about the others."""
         rest = nodes[count:]
         middle = rest[len(rest) // 2].seq if rest else None
         left = rest_hint(rest[0].seq, rest[-1].seq, middle, rows) if rest else ""

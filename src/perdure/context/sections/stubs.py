@@ -54,7 +54,8 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
 
 
 def cut_result(text: str, chars: int | None, shown_text: str | None) -> str:
-    """Return what a model sees of a tool result, with the longest handle: its message has no number yet."""
+    """Return what a model sees of a tool result, with the longest handle: its message has no number yet. `chars`: how
+    much is shown at most; None: all. `shown_text`: the compressed form; None: there is none."""
     return _cut(text if shown_text is None else shown_text, NO_LIMIT if chars is None else chars, 10**12)
 
 

@@ -38,9 +38,9 @@ def rule_sentence(rule: kinds.ToolRule) -> str:
                 ways.append("otherwise any tool")
             return f"What comes right after {name} depends on its result: {'; '.join(ways)}."
         case kinds.ChildTools(children=children):
-            return f"Right after {name} you must call {_either(children)}."
+            return f"Right after {name} you must call {_one_of(children)}."
         case kinds.ParentTool(children=children):
-            them = _either(children)
+            them = _one_of(children)
             return f"Only right after {name} may you call {them}; and right after it no other tool may be called."
         case kinds.MaxCount(max_count_limit=limit):
             often = "never" if limit == 0 else "once" if limit == 1 else f"at most {limit} times"
@@ -51,7 +51,8 @@ def rule_sentence(rule: kinds.ToolRule) -> str:
             return f"A person has to approve each call of {name} before it is run."
 
 
-def _either(names: tuple[str, ...]) -> str:
+def _one_of(names: tuple[str, ...]) -> str:
+    """Return "`a`, `b` or `c`"."""
     quoted = [_name(name) for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 

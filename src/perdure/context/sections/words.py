@@ -26,12 +26,13 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def render_in_words(row: Message, day: date | None, words_zone: str) -> tuple[Message, date | None]:
-    """Return a row of the log in sentences, and the day that the rows up to it have told.
+    """Return a row of the log in sentences, and the newest date that this row or one before it tells.
 
     The first message of a person on each day begins with its date, so a request needs no clock.
 
     Args:
-        day: that the rows before have told; None: none.
+        day: the newest date that rows before this one tell; None: none does.
+        words_zone: the name of the time zone that dates are in.
     """
     if row.kind != "message":
         return replace(row, parts=(Text(envelope_in_words(row.text)),)), day
@@ -82,21 +83,22 @@ def envelope_in_words(text: str) -> str:
     fields.pop("marker", None)
     match kind, fields:
         case "memory_delta", {"op": "facts"}:
-            return _facts(fields)
+            return _fact_changes(fields)
         case "memory_delta", {"label": str(label)}:
-            return _block(label, fields)
+            return _block_change(label, fields)
         case "heartbeat", {"reason": str(reason)}:
             return f"({reason})"
         case "summary", {"nodes": [*nodes]}:
-            return _summary(nodes)
+            return _summary_lines(nodes)
         case "system_message", {"message": str(message)}:
             return f"A message of the system: {message}"
         case "hook_context", {"text": str(context)}:
             return f"For your information: {context}"
-    return f"{str(kind).replace('_', ' ').capitalize()}: {_listed(fields)}"
+    return f"{str(kind).replace('_', ' ').capitalize()}: {_plain_value(fields)}"
 
 
-def _block(label: str, fields: Mapping[str, Any]) -> str:
+def _block_change(label: str, fields: Mapping[str, Any]) -> str:
+    """Return a change of the block with this label as a sentence, with the new value if the envelope has it."""
     match fields:
         case {"op": "detached"}:
             return f'Your note "{label}" is gone.'
@@ -106,22 +108,24 @@ def _block(label: str, fields: Mapping[str, Any]) -> str:
     return f'Your note "{label}" has changed: what stands above holds now.'
 
 
-def _facts(fields: Mapping[str, Any]) -> str:
+def _fact_changes(fields: Mapping[str, Any]) -> str:
+    """Return the changes of facts, a line each for those added, changed and deleted."""
     heads = {"added": "True now", "changed": "Changed", "deleted": "Not true any more"}
-    lines = [f"{head}: {_listed(fields[name])}" for name, head in heads.items() if fields.get(name)]
+    lines = [f"{head}: {_plain_value(fields[name])}" for name, head in heads.items() if fields.get(name)]
     return "\n".join((*lines, *((str(fields["more"]),) if fields.get("more") else ())))
 
 
-def _summary(nodes: Sequence[Mapping[str, Any]]) -> str:
+def _summary_lines(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the summaries of an envelope, a line with the dates and the text of each."""
     lines = [f"{node.get('dates', '')}: {node.get('summary', '')}" for node in nodes]
     return "\n".join(("Earlier in this conversation, in short (a record, no instruction):", *lines))
 
 
-def _listed(value: Any) -> str:
+def _plain_value(value: Any) -> str:
     """Return a value of JSON without its punctuation."""
     match value:
         case dict():
-            return "; ".join(f"{name.replace('_', ' ')} {_listed(inner)}" for name, inner in value.items())
+            return "; ".join(f"{name.replace('_', ' ')} {_plain_value(inner)}" for name, inner in value.items())
         case list():
-            return "; ".join(map(_listed, value))
+            return "; ".join(map(_plain_value, value))
     return str(value)

@@ -92,7 +92,7 @@ def cut_for_missing(summary: str, source: SourceText, *, max_tokens: int, counte
 
 
 def required_items(items: Extract, *, max_tokens: int, counter: TokenCounter) -> Sequence[tuple[str, Item]]:
-    """Return (field, item) of those without which a summary of this size is not accepted."""
+    """Return (field, item) for each item that a summary of this size must have to be accepted."""
     candidates = _candidates(items)[:ALSO_MAX]
     limit = int(max_tokens * REQUIRED_SHARE)
     chosen: list[tuple[str, Item]] = []
@@ -133,19 +133,20 @@ def _letters(text: str) -> str:
 
 
 def _candidates(items: Extract) -> list[tuple[str, Item]]:
-    """Return (field, item) of those that a summary should have, the most valuable first."""
+    """Return (field, item) for each item that a summary should have, the most valuable first."""
     return [
         (name, item) for name, item in rank_items(items) if name in _SENTENCES or (name in _DETAILS and item.worth > 1)
     ]
 
 
 def _find_missing(summary: str, items: Extract) -> list[tuple[str, Item]]:
-    """Return (field, item) of those that a summary lacks, the most valuable first."""
+    """Return (field, item) for each item that a summary lacks, the most valuable first."""
     folded = summary.casefold()
     numbers = set(_DIGITS.findall(_GROUPED.sub("", summary)))
     summary_words = key_words(words_of(summary))
 
     def is_covered(name: str, item: Item) -> bool:
+        """Whether the summary has an item of this field: its text, its numbers, or half of a sentence's words."""
         if name in _SENTENCES:
             item_words = key_words(words_of(item.text))
             return (

@@ -120,8 +120,7 @@ _BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
 
 
 def directories_section(system: str) -> str:
-    """Return the section of files in a system text. It stands behind the blocks; nothing in it holds its closing
-    tag."""
+    """Return the section of files in a system text. It is behind the blocks; nothing in it holds its closing tag."""
     start = system.find("<directories>\n<file_limits>", system.rfind(_BLOCKS_END) + 1)
     end = system.find("</directories>", start)
     return system[start : end + len("</directories>")] if 0 <= start < end else ""

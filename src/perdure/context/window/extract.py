@@ -128,8 +128,8 @@ class _Collector:
     """Collects the items of one field, in order, each text once."""
 
     def __init__(self) -> None:
-        self._items: dict[str, Item] = {}
-        self._repeated: set[str] = set()
+        self._items: dict[str, Item] = {}  # by text
+        self._repeated: set[str] = set()  # texts of several messages
 
     def add(self, seq: int, text: str, worth: int) -> None:
         """Add a text of a message; one that is there already gains a little worth."""
@@ -217,7 +217,7 @@ def _is_long(sentence: str) -> bool:
 
 
 def _quote(sentence: str, index: int) -> str:
-    """Return the sentence, or the piece of a long one around position `at`; -1: its end."""
+    """Return the sentence, or the piece of a long one around position `index`; -1: its end."""
     if len(sentence) <= SENTENCE_CHARS:
         return sentence
     start = len(sentence) - SENTENCE_CHARS if index < 0 else 0 if index < SENTENCE_CHARS // 2 else index
@@ -247,7 +247,7 @@ def _ends(text: str, limit_chars: int) -> tuple[str, ...]:
 
 
 def _limit(texts: Iterable[str]) -> Sequence[str]:
-    """Return the different texts; of too many those at both ends."""
+    """Return the texts, each once; of more than `FOUND_PER_PART`, those at both ends."""
     unique = list(dict.fromkeys(texts))
     tail = FOUND_PER_PART // 3
     return unique if len(unique) <= FOUND_PER_PART else unique[: FOUND_PER_PART - tail] + unique[-tail:]
@@ -391,10 +391,8 @@ def render_most(count: int, render: Callable[[int], str], max_tokens: int, count
 
 
 def render_extract(extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
-    """Render the most valuable items as lines with the handles of their messages; empty if nothing fits.
-
-    User statements, decisions and open questions come first, then details by message, then the agent's replies.
-    """
+    """Render the most valuable items as lines with the handles of their messages; empty if nothing fits. User
+    statements, decisions and open questions come first, then details by message, then the agent's replies."""
     order = rank_items(extract)[: max(0, max_tokens)]
 
     def render(count: int) -> str:

@@ -84,21 +84,15 @@ def summary_price(source: int, summary: int) -> float:
 
 
 def expected_calls(runs: Sequence[int], *, runs_max: int = RUNS_MAX) -> float:
-    """Return how many calls a run takes, as the mean of the last runs.
-
-    Args:
-        runs: the number of its run for each of the conversation's calls, newest first.
-    """
+    """Return how many calls a run takes, as the mean of the last runs. `runs`: the number of its run for each of the
+    conversation's calls, newest first."""
     counts = {run: runs.count(run) for run in list(dict.fromkeys(runs))[:runs_max]}
     return sum(counts.values()) / max(1, len(counts))
 
 
 def pays_to_rewrite(*, removed: int, kept: int, calls: float) -> bool:
-    """Whether the next `calls` save more by not reading `removed` tokens than it costs to write `kept` tokens anew.
-
-    Args:
-        kept: what stands behind the place that changes.
-    """
+    """Whether the next `calls` save more by not reading `removed` tokens than it costs to write `kept` tokens again.
+    `kept`: the tokens behind the place that changes, which the provider has to cache again."""
     return removed * READ_PRICE * calls > kept * (WRITE_PRICE - READ_PRICE)
 
 
@@ -126,6 +120,7 @@ def is_due(situation: Situation) -> bool:
 
 
 def _largest_run(situation: Situation) -> int:
+    """Return the tokens of the largest run in view."""
     sizes: dict[int | None, int] = {}
     for row in situation.rows:
         sizes[row.run_seq] = sizes.get(row.run_seq, 0) + situation.tokens_of(row)
@@ -193,10 +188,8 @@ def _source_tokens(situation: Situation, node: SummaryNode) -> int:
 
 
 def _tail_length(situation: Situation, atoms: Sequence[Atom]) -> int:
-    """Return how many of the newest atoms no leaf covers: the newest always, and those before it within the limits.
-
-    By default so many that after one more run, as large as the largest in view, they are what an eviction leaves.
-    """
+    """Return how many of the newest atoms no leaf covers: the newest always, and those before it within the limits. By
+    default so many that after one more run, as large as the largest in view, they are what an eviction leaves."""
     settings, room = situation.summaries, situation.room_tokens
     most = settings.fresh_tail_tokens
     if most is None:

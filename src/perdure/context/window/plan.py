@@ -111,8 +111,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """Show these rows in part (row number -> characters). `sent`: a model has read some of them, so the prefix is
-    rewritten."""
+    """Show rows in part (row number -> characters). `sent`: a model has read some, so the prefix is rewritten."""
 
     stubs: Mapping[int, int]
     sent: bool
@@ -176,8 +175,8 @@ class Situation:
 def plan(situation: Situation) -> Plan | None:
     """Return the next step that makes the request fit; None if it fits.
 
-    None also if nothing more can go and only a correction of the estimate says that it does not fit, or of a server
-    that may be tried, the estimate: then the provider decides, unless it has refused such a request already.
+    None also if nothing more can leave and it is not certain that the request is too large: only the corrected estimate
+    says so, or the certificate allows a try. Then the provider decides, unless it has refused such a request already.
 
     The order: cut a new row that is too large by itself; put prepared summaries in the place of the oldest atoms; merge
     summaries that are too many; evict the oldest atoms; cut the newest turn, its tool results and call messages before
@@ -209,13 +208,13 @@ def plan(situation: Situation) -> Plan | None:
 
 
 def _least_tokens(situation: Situation) -> float:
-    """Return the tokens that stay when all that can leave has left: of a server that may be tried the certain least,
-    else by the lowest reading of the estimate."""
-    certificate, counter = situation.certificate, situation.counter
+    """Return the tokens of a request from which all has left that can leave: a lower bound by any tokenizer if the
+    certificate allows to try a request, else the lowest reading of the estimate."""
+    certificate = situation.certificate
     certain, rows = certificate.fixed_at_least, 0
     for message in _rows_that_stay(situation):
         tokens = situation.tokens_of(message)
-        tokens = tokens if certain is None else min(tokens, counter.at_least(message.text))
+        tokens = tokens if certain is None else min(tokens, situation.counter.at_least(message.text))
         rows += min(tokens, STUB_TOKENS) if situation.can_open and stub_chars(message) else tokens
     if certain is not None:
         return certain + rows
@@ -257,9 +256,8 @@ def swap(situation: Situation) -> Evict | None:
     if not leaves:
         return None
     stay = {message.seq for message in input_rows(situation)}
-    candidates, _ = split_atoms(situation)
-    leaving = candidates[: sum(count for _, count in leaves)]
-    gone = [row for row in (*situation.pinned, *messages_of(leaving)) if row.seq not in stay]
+    leaving = split_atoms(situation)[0][: sum(count for _, count in leaves)]
+    gone = (row for row in (*situation.pinned, *messages_of(leaving)) if row.seq not in stay)
     spent = sum(node.tokens + NODE_OVERHEAD for node, _ in leaves)
     if sum(map(situation.tokens_of, gone)) < spent + WORTH_TOKENS:
         return None
@@ -282,7 +280,7 @@ def evict_atoms(
     prepared: tuple[SummaryNode, ...] = (),
     absorbed: tuple[SummaryNode, ...] = (),
 ) -> Evict:
-    """Build the plan to evict these oldest atoms; the rows of `stay` become pinned."""
+    """Build the plan to evict these oldest atoms; their rows with the numbers `stay` become pinned."""
     evicted = messages_of(leaving)
     pinned = tuple(message for message in (*situation.pinned, *evicted) if message.seq in stay)
     return Evict(tuple(leaving), situation.rows[len(evicted)].seq, pinned, summary_tokens, prepared, absorbed)
@@ -290,8 +288,6 @@ def evict_atoms(
 
 def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | None:
     """Plan to evict the oldest atoms until the rest fills `keep_share` of the room for atoms that may leave.
-
-    The run's input and what no model has seen stay.
 
     Args:
         coming: the tokens of messages that are not there yet.
@@ -308,17 +304,17 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
     target = stay_tokens + max(0, room - stay_tokens) * situation.keep_share - limit
     # Pinned input of earlier runs leaves with any eviction.
     freed = sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
-    best: tuple[int, int] | None = None  # how many atoms, and what they free
-    for cut, atom in enumerate(candidates, 1):
+    cut = 0
+    for atom in candidates:
+        cut += 1
         freed += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
-        best = (cut, freed)
         if shown_tokens - freed <= target:
             break
-    if best is None:
+    if not cut:
         if not freed or not situation.rows:
             return None
         return Evict((), situation.rows[0].seq, tuple(row for row in situation.pinned if row.seq in stay), 0)
-    cut, freed = _extend_to_turn(situation, (*candidates, *fixed[:1]), *best, stay=stay)
+    cut, freed = _extend_to_turn(situation, (*candidates, *fixed[:1]), cut, freed, stay=stay)
     worth = NODE_OVERHEAD + (SECTION_OVERHEAD if not situation.nodes else 0) if least else WORTH_TOKENS
     if freed < limit + worth:
         limit = freed - worth
@@ -331,9 +327,8 @@ def _rows_that_stay(situation: Situation) -> list[Message]:
     """Return the rows that no eviction removes: the run's input, what no model has seen, and the newest atom."""
     may_go, fixed = split_atoms(situation)
     stay = {message.seq for message in input_rows(situation)}
-    return [message for message in (*situation.pinned, *messages_of(may_go)) if message.seq in stay] + messages_of(
-        fixed
-    )
+    rows = (*situation.pinned, *messages_of(may_go))
+    return [*(message for message in rows if message.seq in stay), *messages_of(fixed)]
 
 
 def split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
@@ -351,7 +346,12 @@ def split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
 def _extend_to_turn(
     situation: Situation, following: Sequence[Atom], cut: int, freed: int, *, stay: set[int]
 ) -> tuple[int, int]:
-    """Move the cut to the beginning of the next run, if that is near: a view reads better from a question on."""
+    """Return (cut, freed), moved to the beginning of the next run if that is near: a view reads better from there on.
+
+    Args:
+        following: all atoms that may leave, oldest first, and the one behind them.
+        cut, freed: how many of them leave, and the tokens that this frees.
+    """
     freed_later, slack = freed, situation.room_tokens * KEEP_SHARE / 2
     for later in range(cut, len(following)):
         atom = following[later]
@@ -364,10 +364,8 @@ def _extend_to_turn(
 
 
 def plan_merge(situation: Situation) -> Merge | None:
-    """Plan to merge the oldest nodes of the lowest level with too many.
-
-    When all nodes take too much room: those of the fullest level, or the newest three of different levels.
-    """
+    """Plan to merge the oldest nodes of the lowest level with too many. When all nodes take too much room: those of the
+    fullest level, or the newest three of different levels."""
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
     limit = min(situation.summaries.condensed_target_tokens, summary_limit(situation.certificate.budget_tokens))
     merge_count = situation.summaries.condensed_min_fanout
@@ -393,9 +391,8 @@ def _build_merge(situation: Situation, nodes: tuple[SummaryNode, ...], limit: in
 def _join(situation: Situation) -> Merge | None:
     """Plan to join all summaries into one, or to shorten the only one: the last step."""
     nodes = situation.nodes
-    if len(nodes) > 1 or (nodes and nodes[0].tokens > LEAST_SUMMARY + NODE_OVERHEAD // 2):
-        return Merge(nodes, LEAST_SUMMARY)
-    return None
+    can_shrink = len(nodes) > 1 or (nodes and nodes[0].tokens > LEAST_SUMMARY + NODE_OVERHEAD // 2)
+    return Merge(nodes, LEAST_SUMMARY) if can_shrink else None
 
 
 def cut_oversized(situation: Situation) -> Stub | None:
@@ -454,10 +451,9 @@ def _level(sizes: Sequence[int], less: float) -> float:
 
 
 def _newest_results(situation: Situation) -> Iterator[Message]:
-    """Yield the results that no model has seen."""
-    for message in situation.rows:
-        if message.role == "tool" and message.run_seq == situation.run_seq and message.seq > situation.seen_upto:
-            yield message
+    """Return the results that no model has seen."""
+    results = (row for row in situation.rows if row.role == "tool" and row.run_seq == situation.run_seq)
+    return (row for row in results if row.seq > situation.seen_upto)
 
 
 def _call_messages(situation: Situation) -> Iterator[Message]:
@@ -466,11 +462,12 @@ def _call_messages(situation: Situation) -> Iterator[Message]:
 
 
 def input_rows(situation: Situation) -> Iterator[Message]:
-    """Yield the run's input: the messages of its user."""
+    """Return the run's input: the messages of its user."""
     return (one for one in _rows_of_turn(situation) if one.role == "user" and one.kind == "message")
 
 
 def _rows_of_turn(situation: Situation) -> Iterator[Message]:
+    """Return the rows of the current run, and of earlier runs for the same request of the caller."""
     first, run = situation.turn_from, situation.run_seq
     rows = (*situation.pinned, *situation.rows)
     return (one for one in rows if one.run_seq == run or (first is not None and one.seq >= first))

@@ -71,11 +71,14 @@ class _Caps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """The paragraph of one message: its row number, its head in brackets, and its texts."""
+
     seq: int
     head: str
-    pieces: tuple[tuple[str, str, str], ...]  # (kind, prefix, text)
+    pieces: tuple[tuple[str, str, str], ...]  # (field of `_Caps`, words before the text, text)
 
     def shown(self, caps: _Caps) -> str:
+        """Return the paragraph with each text cut to the characters that `caps` allows its kind."""
         texts = (before + _cut(text, getattr(caps, kind)) for kind, before, text in self.pieces)
         return f"{self.head} {' '.join(texts)}"
 
@@ -85,6 +88,7 @@ def _ladder() -> tuple[_Caps, ...]:
     rungs = [_Caps(10**9, 10**9, 10**9, 10**9)]
 
     def lower(name: str, start: int, end: int, factor: float) -> None:
+        """Add caps in which this field shrinks from `start` to `end` by this factor each time."""
         value = float(start)
         while value >= end:
             rungs.append(rungs[-1]._replace(**{name: int(value)}))
@@ -271,7 +275,7 @@ def check_summary(text: str, *, source: str, prompt: str, max_tokens: int, count
 
 
 def clean_answer(text: str) -> str:
-    """Return the answer without reasoning, wrapper tags, fences and headings."""
+    """Return the answer without reasoning, wrapper tags, fences and headings; empty if its reasoning has no end."""
     text = text.replace("\x00", "").strip()
     if tag := _REASONING.match(text):
         _, end_tag, after = text.partition(f"</{tag[1]}>")
@@ -288,6 +292,7 @@ def clean_answer(text: str) -> str:
 
 
 def _refuses(text: str) -> bool:
+    """Return whether an answer is a refusal or a question."""
     # Only at the beginning: a real summary may report that somebody was sorry.
     return bool(_REFUSAL.match(text) or _AS_AI.search(text[:400]))
 
@@ -356,12 +361,12 @@ def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     if len(shared) >= max(1.0, least):
         return True
     # A translation shares Latin words if the scripts differ, else numbers and identifiers, or several names.
-    alike = {word for word in shared if word.isascii()}
+    shared_ascii = {word for word in shared if word.isascii()}
     if _is_latin(summary_words) != _is_latin(source_words):
-        return len(alike) >= 2
+        return len(shared_ascii) >= 2
     identifiers = {word for word in summary_words if not word.isalpha()}
     same = len(identifiers & source_words)
-    return (same >= 2 and same * 2 >= len(identifiers)) or (len(alike) >= 3 and len(alike) >= least / 2)
+    return (same >= 2 and same * 2 >= len(identifiers)) or (len(shared_ascii) >= 3 and len(shared_ascii) >= least / 2)
 
 
 def _is_latin(words: set[str]) -> bool:
@@ -399,10 +404,8 @@ def cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
 
 
 def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
-    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared.
-
-    Without room for a line of each, lines are cut, then nodes from both ends and the middle remain.
-    """
+    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared. Without
+    room for a line of each, lines are cut, then nodes from both ends and the middle remain."""
     share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
     units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
     order = [
@@ -413,6 +416,7 @@ def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: Token
     ][: max(0, max_tokens)]
 
     def render(count: int) -> str:
+        """Return the first `count` lines of `order`, below the handles of their nodes."""
         lines: dict[int, list[str]] = {}
         for index, line in order[:count]:
             lines.setdefault(index, []).append(units[index][line])

@@ -62,14 +62,14 @@ class Correction:
 
 
 def title_of(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """Return `text` on one line, cut to `TITLE_CHARS` characters with an ellipsis."""
     title = " ".join(text.split())
     return title if len(title) <= TITLE_CHARS else f"{title[: TITLE_CHARS - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionItem:
-    """One changed thing.
+    """One thing that a correction changed.
 
     Args:
         kind: block, passage, message, summary, file or fact.

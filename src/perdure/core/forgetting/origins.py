@@ -83,17 +83,18 @@ class FactOrigin:
 
 
 def origin_shape(origin: Any) -> dict[str, Any]:
-    """Return an origin as JSON has it: without the request itself, which `step_id` opens."""
-    shape: dict[str, Any] = _plain(origin)
+    """Return `origin`, a dataclass, as JSON has it: without fields that its `repr` hides, such as a whole request."""
+    shape: dict[str, Any] = _as_json(origin)
     return shape
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    """Return a field's value as JSON has it: dataclasses as objects, tuples as lists, times as ISO 8601 text."""
     if is_dataclass(value):
         names = [each.name for each in fields(value) if each.repr]
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: _as_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_as_json(each) for each in value]
     if isinstance(value, Mapping):
         return dict(value)
     return value.isoformat() if isinstance(value, datetime) else value

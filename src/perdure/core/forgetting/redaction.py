@@ -67,10 +67,8 @@ _SETTINGS_TEXTS = frozenset({"bypass_session_patterns", "guards"})
 
 
 class Redactor:
-    """Finds a text in stored texts, in any letter case and form of Unicode, and with any white space between its words.
-
-    Raises: InvalidInput: a text that is empty, too short or too long.
-    """
+    """Finds and takes out one text, the needle, in stored texts, whatever its letter case, form of Unicode and white
+    space between words. Raises: InvalidInput: the needle is empty, too short or too long."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not (needle := text.strip().strip("\\").strip()):
@@ -85,7 +83,7 @@ class Redactor:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the text as it is, and as it stands in JSON of any depth, where letters are of the usual width."""
+        """Matches the needle, plain or escaped in JSON of any depth, in a text whose letters have the usual width."""
         first = self._words[0][0].lower()
         # Of a row of backslashes only the first begins a match, or each would be tried with all that follow.
         start = "" if first in _NEVER_ESCAPED else r"(?:(?<!\\)|(?!\\))"
@@ -95,38 +93,36 @@ class Redactor:
 
     @cached_property
     def like(self) -> str:
-        """A pattern of SQL that matches the lower-cased form of every text with this one, and few others; not where
-        letters are of another width."""
+        """A pattern for SQL's LIKE that matches the lower-cased form of each text that holds the needle, and of few
+        others. It misses needles whose letters are of another width."""
         plain = "".join(one if one.isascii() else " " for one in clusters(" ".join(self._words)))
         words = _ONE_FORM.findall(plain.lower())[:FILTER_WORDS]
         return f"%{'%'.join(words)}%" if words else "%"
 
     def finds(self, stored: str | None) -> bool:
-        """Whether the text stands in this one."""
+        """Return whether the needle is in `stored`."""
         return stored is not None and next(_spans(self.pattern, stored), None) is not None
 
     def redact(self, stored: str) -> str:
-        """The stored text without it; what was JSON stays JSON."""
+        """Return `stored` with `REDACTED` in place of each needle; what was JSON stays JSON."""
         redacted = _replace(stored, _spans(self.pattern, stored))
         if redacted != stored and (value := _parse(stored)) is not None and _parse(redacted) is None:
             return compact_json(self.redact_value(value))
         return redacted
 
     def redact_value(self, value: Any) -> Any:
-        """A value of JSON, without the text in any of its strings."""
+        """Return a value of JSON, with each of its strings redacted."""
         return _map_texts(value, self.redact)
 
     def redact_record(self, stored: str) -> str:
-        """The JSON of a record, without the text. What the store needs to read it stays: the names of its fields, ids,
-        times and the like."""
+        """Return `stored`, the JSON of a record, redacted. Names of fields, ids, times and the like stay."""
         if (before := _parse(stored)) is None:
             return self.redact(stored)
         after = self.redact_fields(before)
         return stored if after == before else compact_json(after)
 
     def redact_settings(self, stored: str) -> str:
-        """The JSON of settings, without the text. Names of tools, models and choices stay: a rule or a limit must not
-        lose its meaning."""
+        """Return `stored`, the JSON of settings, redacted. Names of tools, models and choices stay: rules need them."""
         before = _parse(stored)
         if not isinstance(before, dict):
             return self.redact(stored)
@@ -134,23 +130,23 @@ class Redactor:
         return stored if after == before else compact_json(after)
 
     def redact_choices(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings, as `redact_settings` reads them, without the text."""
+        """Return settings redacted as `redact_settings` does, as a new object."""
         return {
             name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
             for name, value in settings.items()
         }
 
     def _redact_sayings(self, text: str) -> str:
-        """A text without this one; a single word stays."""
+        """Return `text` redacted, unless it is a single word, which may be a name that settings need."""
         return text if _NAME.fullmatch(text) else self.redact(text)
 
     def redact_fields(self, record: Any) -> Any:
-        """A record, as `redact_record` reads it, without the text."""
+        """Return `record`, a value of JSON, redacted as `redact_record` does."""
         return _map_record(record, self.redact)
 
     def redact_parts(self, parts: str) -> str:
-        """The JSON of a message's parts, without the text; a part about a compaction holds a summary. A provider's
-        signature is of the old reasoning, and the compressed form of the old result, so they go."""
+        """Return `parts`, the JSON of a message's parts, redacted; a part about a compaction holds a summary. Changed
+        parts lose a provider's signature and the compressed form, which are made of the old text."""
         before = json.loads(parts)
         after = [
             _map_record(part, self._redact_sentences if part.get("type") == "compaction" else self.redact)
@@ -167,7 +163,7 @@ class Redactor:
         return compact_json(after)
 
     def redact_summary(self, summary: str) -> str:
-        """A summary, or JSON with summaries, without the text, and without sentences that say the same."""
+        """Return a summary, or JSON with summaries, redacted, and without sentences that say the same as the needle."""
         if (before := _parse(summary)) is not None:
             after = _map_record(before, self._redact_sentences)
             return summary if after == before else json.dumps(after, ensure_ascii=False)
@@ -175,7 +171,7 @@ class Redactor:
 
     @cached_property
     def _fragments(self) -> re.Pattern[str] | None:
-        """Matches what a summary may quote of the text: some words in a row, and words with digits."""
+        """Matches what a summary may quote of the needle: some words in a row, and words with digits; None: nothing."""
         words = self._words
         windows = [words[at : at + WINDOW_WORDS] for at in range(min(len(words), WINDOWS_MAX) - WINDOW_WORDS + 1)]
         if len(words) < WINDOW_WORDS and not self.text.isascii():  # a script without spaces
@@ -187,17 +183,18 @@ class Redactor:
         return re.compile(f"(?=({'|'.join(patterns)}))", re.IGNORECASE) if patterns else None
 
     def _redact_fragments(self, text: str) -> str:
-        """The text without what it quotes of the other one."""
+        """Return `text`, a summary, without its quotations of the needle."""
         if self._fragments is None:
             return text
         return _replace(text, _spans(self._fragments, text, group=1))
 
     def _redact_clipped(self, text: str) -> str:
-        """The text without beginnings of the other one at which a line was cut off."""
+        """Return `text`, a summary, without line ends that are the beginning of the needle, where a line was cut."""
         whole = lower_in_place(" ".join(self._words))
         least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
 
         def cut(line: str) -> str:
+            """The line with `REDACTED` in place of the longest beginning of the needle at its end."""
             shown = line.rstrip(" .…")
             end = lower_in_place(in_usual_width(shown[-CLIPPED_CHARS_MAX:])[0])
             for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
@@ -208,12 +205,14 @@ class Redactor:
         return "\n".join(map(cut, text.split("\n")))
 
     def _redact_sentences(self, text: str) -> str:
+        """Return `text`, a summary, without the needle, its parts, and sentences that share most of its words."""
         redacted = self._redact_clipped(self._redact_fragments(self.redact(text)))
         words = set(_WORD.findall(match_form(self.text)))
         if len(words) < SIMILAR_WORDS_MIN:
             return redacted
 
         def replace(match: re.Match[str]) -> str:
+            """The sentence, or `REDACTED` if it has enough of the needle's words."""
             sentence = match[0]
             shared = words & set(_WORD.findall(match_form(sentence)))
             end = sentence[len(sentence.rstrip()) :]
@@ -222,32 +221,30 @@ class Redactor:
         return _SENTENCE.sub(replace, redacted)
 
     def drop_lines(self, text: str) -> str:
-        """The text without the lines in which this one stands; where it spans lines, without all of them."""
-        kept, at = [], 0
+        """Return `text` without the lines that hold the needle or a part of it."""
+        kept, place = [], 0
         for start, end in _spans(self.pattern, text):
-            if end <= at:  # in a line that is dropped already: no line is read twice
+            if end <= place:  # in a line that is dropped already: no line is read twice
                 continue
-            if start >= at:
-                kept.append(text[at : max(at, text.rfind("\n", at, start) + 1)])
+            if start >= place:
+                kept.append(text[place : max(place, text.rfind("\n", place, start) + 1)])
             end = text.find("\n", end)
-            at = len(text) if end < 0 else end + 1
-        return ("".join(kept) + text[at:]).rstrip("\n") if kept else text
+            place = len(text) if end < 0 else end + 1
+        return ("".join(kept) + text[place:]).rstrip("\n") if kept else text
 
     def mask(self, texts: Sequence[str], *, between: str = "") -> list[str]:
-        """Texts that follow one another, with the text masked, also where it begins in one and ends in the next.
-
-        Their lengths and lines stay.
-        """
+        """Return `texts`, pieces of one text joined by `between`, with `MASK` for each character of the needle, which
+        may begin in one piece and end in the next. Lengths and lines stay."""
         whole = between.join(texts)
         masked = _replace(whole, _spans(self.pattern, whole), lambda found: re.sub("[^\n]", MASK, found))
-        parts, at = [], 0
+        parts, place = [], 0
         for text in texts:
-            parts.append(masked[at : at + len(text)])
-            at += len(text) + len(between)
+            parts.append(masked[place : place + len(text)])
+            place += len(text) + len(between)
         return parts
 
     def excerpt(self, stored: str, *, chars: int = 60) -> str:
-        """The place of the text in this one, on one line; empty where it does not stand."""
+        """Return the needle with `chars` characters of `stored` on each side, on one line; empty: it is not there."""
         start, end = next(_spans(self.pattern, stored), (0, 0))
         if not end:
             return ""
@@ -257,14 +254,17 @@ class Redactor:
 
 
 def _spans(pattern: re.Pattern[str], stored: str, *, group: int = 0) -> Iterator[tuple[int, int]]:
-    """Where a pattern matches, in letters of any width."""
+    """Yield the (start, end) of each match of `group` of the pattern in `stored`, whose letters may have any width."""
     usual, place_of = in_usual_width(stored)
     for match in pattern.finditer(usual):
         yield place_of(match.start(group)), place_of(match.end(group))
 
 
 def _replace(text: str, spans: Iterable[tuple[int, int]], change: Callable[[str], str] = lambda found: REDACTED) -> str:
-    """The text with what stands in these places changed, once where they overlap."""
+    """Return `text` with the part in each (start, end) of `spans`, ascending, replaced by what `change` makes of it.
+
+    Spans that overlap are changed once.
+    """
     kept, at = list[str](), -1  # up to `at` all is changed
     for start, end in spans:
         if start >= at:
@@ -274,11 +274,12 @@ def _replace(text: str, spans: Iterable[tuple[int, int]], change: Callable[[str]
 
 
 def _words_pattern(words: Sequence[str]) -> str:
-    """The pattern of words, in any form of Unicode, as they are or escaped in JSON."""
+    """Return the regular expression of words with white space between them, plain or escaped in JSON."""
     return _SPACE.join(_word_pattern(word) for word in words)
 
 
 def _word_pattern(word: str) -> str:
+    """Return the regular expression of a word in any form of Unicode; `ss` also matches `ß`."""
     letters, patterns = clusters(word), list[str]()
     while letters:
         letter = letters.pop(0)
@@ -290,7 +291,7 @@ def _word_pattern(word: str) -> str:
 
 
 def _letter_pattern(letter: str) -> str:
-    """The pattern of a letter with its marks."""
+    """Return the regular expression of a letter with its marks, in any form of Unicode."""
     if match_form(letter) == "i":  # with a dot or without one, whatever the case
         return r"(?:[iıİ]|\\+u013[01])(?:\u0307|\\+u0307)?"
     if letter.isascii():
@@ -301,7 +302,7 @@ def _letter_pattern(letter: str) -> str:
 
 
 def _char_pattern(char: str) -> str:
-    """The pattern of a character as it is, or escaped in JSON."""
+    """Return the regular expression of a character, plain or escaped in JSON of any depth."""
     if char in '"/':
         return rf"\\*{char}"
     if char == "\\":
@@ -314,7 +315,7 @@ def _char_pattern(char: str) -> str:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A value of JSON with each of its strings changed."""
+    """Return a value of JSON with `change` applied to each of its strings, names of members too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, (list, tuple)):
@@ -325,7 +326,10 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> Any:
-    """A value of JSON in a format of the store, with each of its texts changed. `field`: where it stands."""
+    """Return a value of JSON in a format of the store, with `change` applied to each of its texts.
+
+    Names of fields, ids, times and words of the format stay. `field`: the name of the field that holds the value.
+    """
     if field in _FREE:
         return _map_texts(value, change)
     if isinstance(value, str):
@@ -341,7 +345,7 @@ def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> An
 
 
 def _parse(text: str) -> Any:
-    """The array or object that a text is; None: it is none, or nests so deep that it is only a text."""
+    """Return the array or object that `text` is as JSON; None: it is neither, or nests too deep to be a record."""
     if text[:1] not in ("{", "["):
         return None
     try:

@@ -25,7 +25,7 @@ def is_postgres(address: object) -> bool:
 
 
 def check_store_address(name: str, address: str | Path) -> None:
-    """Check that this can be the address of a store, `name` where it was given.
+    """Check that `address` can be the address of a store; `name` is the option or setting that gave it.
 
     Raises: InvalidInput, without what could be a password: it is of another database, or of a form that would be taken
         for the name of a file.
@@ -42,13 +42,13 @@ def check_store_address(name: str, address: str | Path) -> None:
 
 
 def without_password(address: str | Path) -> str:
-    """The address for people and logs, with a mask in place of its password. A text may hold several of the web."""
+    """Return `address`, or a text with addresses of the web, with a mask in place of each password."""
     if not is_postgres(address):
         return _ANY_USER.sub(rf"\1:{MASK}@", str(address))
     return _QUERY.sub(rf"\1{MASK}", _USER.sub(rf"\1:{MASK}@", str(address)))
 
 
 def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether a server may be there: not where clouds keep their metadata, and not at no host of its own."""
+    """Return whether a server may be called at `address`: not where clouds serve metadata, nor at no host."""
     real = getattr(address, "ipv4_mapped", None) or address
     return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)

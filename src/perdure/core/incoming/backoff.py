@@ -7,5 +7,5 @@ _FACTORS_MAX = 64
 
 
 def backoff_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0) -> float:
-    """Return the pause after so many failures in a row, at least one, in seconds."""
+    """Return the pause after failures in a row: `first_s` after one, times `factor` for each more, at most `most_s`."""
     return min(most_s, first_s * factor ** min(max(failures, 1) - 1, _FACTORS_MAX))

@@ -100,7 +100,7 @@ _STARTS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
 
 
 def image_type_of(data: bytes) -> str | None:
-    """The media type of a picture by its first bytes; None: it is none of `messages.IMAGE_TYPES`."""
+    """Return the media type of a picture by its first bytes; None: it is none of `messages.IMAGE_TYPES`."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _STARTS if data.startswith(start)), None)

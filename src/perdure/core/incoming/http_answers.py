@@ -30,17 +30,17 @@ def bound_body(
     total_bytes: int = ENDLESS,
     refused: Callable[[str], None] = lambda why: None,
 ) -> None:
-    """Have the body of a response, of which nothing was read, unpacked and checked as it comes.
+    """Replace the body of a response, of which nothing was read yet, by one that is unpacked and checked as it comes.
 
     Reading it raises `httpx2.StreamError`, or `httpx2.SSEError` for a stream of events.
 
     Args:
-        whole: of a body that is no stream; what JSON may hold counts where it begins as JSON does, whatever type it
-            says it is: clients parse it all the same.
-        event: of one event of a stream. Its brackets are counted in texts too: what is text is not known before the
-            event is whole. So twice as many are let through.
-        total_bytes: of a stream.
-        refused: is told why, before it is raised.
+        whole: the limits of a body that is no stream of events. Those of JSON count for each body that begins as JSON
+            does, whatever its type says: clients parse it all the same.
+        event: the limits of one event of a stream. Its brackets are counted in texts too: what is text is not known
+            before the event is whole. So twice as many are let through.
+        total_bytes: the limit of a whole stream.
+        refused: is called with the reason before an error is raised.
     """
     kind, encoding = response.headers.get("content-type", "").lower(), response.headers.get("content-encoding", "")
     inner = response.stream
@@ -87,13 +87,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedStream):
-    """The same of a stream of events, piece by piece; the limits are those of one event."""
+    """The body of a stream of events, unpacked and checked as it is read; `limits` are those of one event."""
 
     error = httpx2.SSEError
     total_bytes = ENDLESS
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        """Yield the stream. Raises: DataTooLarge, BodyUnreadable."""
+        """Yield the stream piece by piece. Raises: DataTooLarge: also for one event past its limits; BodyUnreadable."""
         size = brackets = 0
         before = b""
         async for piece in unpack(self._inner, self._encoding, self.total_bytes):

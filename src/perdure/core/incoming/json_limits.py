@@ -42,11 +42,8 @@ class JsonLimits:
 
 
 def check_json(data: bytes, limits: JsonLimits) -> None:
-    """Let a text pass that keeps the limits, JSON or not. Linear in its length, without a loop over its bytes.
-
-    Raises: DataTooLarge: it is larger, nests deeper, or is in another encoding than UTF-8, where brackets can't be
-        counted.
-    """
+    """Check that a text keeps the limits, JSON or not. Linear in its length, without a loop over its bytes. Raises:
+    DataTooLarge: it is larger, nests deeper, or is in another encoding than UTF-8, where brackets can't be counted."""
     if len(data) > limits.size_bytes:
         raise DataTooLarge(f"larger than {limits.size_bytes:,} bytes")
     if json.detect_encoding(data) not in ("utf-8", "utf-8-sig"):
@@ -65,20 +62,15 @@ def check_json(data: bytes, limits: JsonLimits) -> None:
 
 
 def parse_json(data: bytes | str, limits: JsonLimits, *, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text from outside.
-
-    Args:
-        parse_constant: what `NaN` and the infinities become, as for `json.loads`.
-    Raises: DataTooLarge: it passes a limit; ValueError: it is no JSON. The first is one of the second.
-    """
+    """Return the value of a JSON text from outside; `parse_constant` makes `NaN` and the like, as for `json.loads`.
+    Raises: ValueError: it is no JSON; DataTooLarge, a ValueError: it passes a limit."""
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     check_json(text, limits)
     return json.loads(data if isinstance(data, str) else text, parse_constant=parse_constant)
 
 
 def _outside_strings(data: bytes, others: bytes) -> bytes:
-    """The bytes of a JSON text outside its strings that are none of `others`; a string that never ends goes to the
-    end."""
+    """Return the bytes of a JSON text outside its strings, without `others`. A string without end goes to the end."""
     if b"\\" in data:
         # In this order: the pairs are taken from the left, as a parser does, and no quote that is left is escaped.
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")

@@ -13,7 +13,7 @@ from perdure.core.errors import TooMany
 
 
 def _limit(default: int, counts: str) -> Any:
-    """Return a field of `Limits` and what it counts, in words for error texts."""
+    """Return a field of `Limits`; `counts` says what it counts, in words for error texts."""
     return field(default=default, metadata={"counts": counts})
 
 
@@ -52,7 +52,7 @@ class Limits:
     items_per_request: int = _limit(1_000, "items of a list in a request")
 
     def check(self, name: str, count: int, *, field: str = "") -> None:
-        """Check a count against the limit of this name. `field`: its name in a request. Raises: TooMany."""
+        """Check `count` against the limit `name`; `field` is its name in a request. Raises: TooMany."""
         limit: int = getattr(self, name)
         if count > limit:
             words = self.__dataclass_fields__[name].metadata["counts"]

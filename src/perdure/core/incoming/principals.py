@@ -26,7 +26,7 @@ class ScopeTooSmall(PerdureError):
 
 
 def includes(scope: Scope, needed: Scope) -> bool:
-    """Whether who has this scope may do what needs `needed`."""
+    """Return whether a key with `scope` may do what needs the scope `needed`."""
     return SCOPES.index(scope) >= SCOPES.index(needed)
 
 
@@ -57,18 +57,18 @@ class UseLimits:
             raise InvalidInput(f"{one.name} is {value!r:.60}: {what} above 0 is needed, or nothing for no limit")
 
     @property
-    def some(self) -> Mapping[str, Any]:
-        """Those that are set, by name."""
+    def present(self) -> Mapping[str, Any]:
+        """The limits that are set, by name."""
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     @property
-    def of_day(self) -> Mapping[str, Any]:
-        """Those of a day that are set, by name."""
-        return {name: value for name, value in self.some.items() if name.endswith("_per_day")}
+    def daily(self) -> Mapping[str, Any]:
+        """The limits of a day that are set, by name."""
+        return {name: value for name, value in self.present.items() if name.endswith("_per_day")}
 
 
 def limits_of(values: Mapping[str, Any]) -> UseLimits:
-    """The limits of names and numbers, which None leaves out. Raises: InvalidInput."""
+    """Return the limits in `values`, name of a limit -> number or None for no limit. Raises: InvalidInput."""
     if not isinstance(values, Mapping):
         raise InvalidInput(f"limits is {values!r:.60}: give names of limits with numbers")
     known = {one.name for one in fields(UseLimits)}
@@ -112,5 +112,5 @@ class Used:
 
 
 def day_of(at: datetime) -> str:
-    """The day of UTC, as counts of use name it."""
+    """Return the day of `at` in UTC, as ISO 8601 text, the form in which counts of use name days."""
     return at.astimezone(UTC).date().isoformat()

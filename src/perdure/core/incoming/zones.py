@@ -14,7 +14,7 @@ def check_zone(name: str) -> None:
     import zoneinfo
 
     zones = {one.lower(): one for one in zoneinfo.available_timezones()}
-    wanted = str(name).strip().lower().replace(" ", "_")
-    cities = [one for lower, one in zones.items() if wanted and lower.rpartition("/")[2] == wanted.rpartition("/")[2]]
-    near = [zones[one] for one in difflib.get_close_matches(wanted, zones, n=3)]
+    query = str(name).strip().lower().replace(" ", "_")
+    cities = [one for lower, one in zones.items() if query and lower.rpartition("/")[2] == query.rpartition("/")[2]]
+    near = [zones[one] for one in difflib.get_close_matches(query, zones, n=3)]
     raise TimeZoneUnknown(str(name), near=list(dict.fromkeys([*sorted(cities), *near]))[:3])

@@ -48,7 +48,8 @@ _MIXED = r"(?=[^\s,;]*\d)(?=[^\s,;]*[A-Za-z])[^\s,;]{8}"
 
 
 def _named(names: str, sign: str) -> re.Pattern[str]:
-    """Return the pattern of "the password for the router is ..."; the value has a character like `sign`."""
+    """Return the pattern of "the password for the router is ..."; the pattern `names` matches the names of credentials,
+    `sign` must match at the beginning of the value."""
     return re.compile(
         rf"""(?i:{names})
         (?:(?i:\s+(?:(?:for|of|to|on|at)\s+[\w'.@/ -]{{1,40}}?|(?:that\s+)?(?:you|we|I)\s+[a-z]{{2,12}}))?
@@ -110,17 +111,17 @@ def without_credentials(text: str) -> str:
 
 
 def without_new_credentials(before: str, after: str) -> str:
-    """Return the new value of a text that somebody edits with a note in place of each credential that comes with it;
-    those that were there, which a person may have put there, stay."""
+    """Return `after`, a text's new value, with a note for each credential that `before` lacks; older ones stay."""
     hidden = _hide(after, ())[1]
     return _hide(after, _hide(before, ())[1])[0] if hidden else after
 
 
 def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
-    """Return the text with a note in place of each credential but those to keep, and what is hidden."""
+    """Return (the text with a note in place of each credential that is not in `kept`, the credentials it replaced)."""
     hidden = dict[str, None]()
 
     def note(match: re.Match[str]) -> str:
+        """The match with a note in place of its value, unless the value is to be kept or is such a note."""
         start, end = match.span("value" if "value" in match.re.groupindex else 0)
         value = match.string[start:end]
         if value in kept or value.startswith(HIDDEN[:12]):

@@ -31,8 +31,8 @@ _ESCAPED = re.compile(r"(?<!\\)\\+u(ff[0-9a-e][0-9a-f])", re.IGNORECASE)
 
 
 def name_form(value: T) -> T:
-    """The form in which a name, tag, label or key is stored and looked up (NFC); of a list or mapping with each text in
-    it, of anything else the value itself."""
+    """Return a name, tag, label or key in the form in which it is stored and looked up (NFC). In a list or mapping each
+    text is changed; any other value is returned as it is."""
     found: Any = value
     if isinstance(value, str):
         found = value if value.isascii() else unicodedata.normalize("NFC", value)
@@ -44,13 +44,15 @@ def name_form(value: T) -> T:
 
 
 def in_name_form(*names: str) -> Callable[[Kind], Kind]:
-    """A decorator below `dataclass`: these fields of each value are in the form of names, wherever they come from."""
+    """Return a decorator, for use below `dataclass`, that puts these fields of every new object into `name_form`."""
 
     def settle(self: Any) -> None:
+        """Put the named fields of a new object into `name_form`; the object may be frozen."""
         for name in names:
             object.__setattr__(self, name, name_form(getattr(self, name)))
 
     def decorate(kind: Kind) -> Kind:
+        """Have new objects of a dataclass settled."""
         kind.__post_init__ = settle
         return kind
 
@@ -58,7 +60,7 @@ def in_name_form(*names: str) -> Callable[[Kind], Kind]:
 
 
 def match_form(text: str) -> str:
-    """The form of a text in which it is compared: letter case, width, and how marks are written don't count."""
+    """Return the form of a text for comparisons: letter case, width, and how marks are written don't count."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -66,18 +68,20 @@ def match_form(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """The form of a name in which entities are looked up: as `match_form`, and spaces don't count."""
+    """Return the form of a name in which entities are looked up: `match_form` with single spaces between words."""
     return match_form(" ".join(name.split()))
 
 
 def lower_in_place(text: str) -> str:
-    """The text in lower case with each character in its place; `str.lower` makes two of `İ`."""
+    """Return the text in lower case with the same length; `str.lower` alone makes two characters of `İ`."""
     return text.replace("İ", "i").lower()
 
 
 def in_usual_width(text: str) -> tuple[str, Callable[[int], int]]:
-    """The text with letters of another width as they are usually written, also those that are escaped in JSON; and
-    what tells the place in the text of a place in that."""
+    """Return (the text with letters in their usual width, a function from an index in that to the index in `text`).
+
+    Letters that are escaped in JSON change too, so the two texts may differ in length.
+    """
     if text.isascii() and "\\u" not in text:
         return text, int
     usual = text.translate(_USUAL) if _OF_ANOTHER_WIDTH.search(text) else text
@@ -94,11 +98,7 @@ def in_usual_width(text: str) -> tuple[str, Callable[[int], int]]:
 
 
 def same_letters(cluster: str) -> tuple[str, ...]:
-    """The ways in which a letter with its marks is written: in one character, in several, or partly so; in both cases.
-
-    Args:
-        cluster: one letter and what belongs to it, as `clusters` returns them.
-    """
+    """Return the ways to write `cluster`, a letter with marks: as one character, several, partly so, in both cases."""
     apart = unicodedata.normalize("NFD", cluster)
     lower = apart.lower()
     written = (apart, apart.upper(), lower, lower.replace("σ", "ς"), lower.replace("ς", "σ"), lower.replace("ß", "ẞ"))
@@ -111,15 +111,15 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         for order in orders:  # of two marks either may come first, if they stand in different places
             if unicodedata.normalize("NFD", order) == letters:
                 for end in range(1, len(order) + 1):
-                    rest = order[end:]
-                    ways[unicodedata.normalize("NFC", order[:end]) + rest] = None
-                    ways |= dict.fromkeys(char + rest for char in _never_composed().get(order[:end], ""))
+                    others = order[end:]
+                    ways[unicodedata.normalize("NFC", order[:end]) + others] = None
+                    ways |= dict.fromkeys(char + others for char in _never_composed().get(order[:end], ""))
     return tuple(ways)
 
 
 @functools.cache
 def _never_composed() -> Mapping[str, str]:
-    """Letters apart (NFD) -> the characters that stand for them and that no normal form makes: Hindi ढ़, Hebrew שׁ."""
+    """Return letters apart (NFD) -> the characters for them that no normal form makes, such as Hindi ढ़, Hebrew שׁ."""
     found = defaultdict[str, str](str)
     for code in (*range(0x340, 0xFB50), *range(0x2F800, 0x2FA1E)):
         if unicodedata.normalize("NFC", char := chr(code)) != char:
@@ -128,7 +128,7 @@ def _never_composed() -> Mapping[str, str]:
 
 
 def clusters(text: str) -> list[str]:
-    """The letters of a text, each with the marks behind it."""
+    """Return the letters of a text (NFC) in order, each with the marks behind it."""
     found: list[str] = []
     for char in unicodedata.normalize("NFC", text):
         if found and (unicodedata.combining(char) or found[-1] + char in _never_composed()):

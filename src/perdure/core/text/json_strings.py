@@ -16,7 +16,7 @@ spaced_json = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).enco
 
 
 def json_start(value: object, chars: int = 80) -> str:
-    """The beginning of a value's JSON, for an error text; of a value without JSON its `repr`."""
+    """Return the first `chars` characters of a value's JSON, for an error text; of a value without JSON its `repr`."""
     try:
         return encodable(json.dumps(value, ensure_ascii=False))[:chars]
     except (TypeError, ValueError):
@@ -24,7 +24,7 @@ def json_start(value: object, chars: int = 80) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate; surrogate pairs become their character."""
+    """Return the text with U+FFFD for each lone surrogate; surrogate pairs become their character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -47,8 +47,10 @@ _LONE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 
 
 class StringMember:
-    """Reads one member of a JSON object, if it is a string, from the pieces of the object's text. The first member of
-    the name counts, and only one of the object itself. A text that breaks off, or is no JSON, gives what stands before.
+    """Reads the member `name` of a JSON object, if it is a string, from the pieces of the object's text as they come.
+
+    The first member of the name counts, and only one of the object itself, not of an inner one. A text that breaks off,
+    or is no JSON, gives what stands before.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,11 +64,11 @@ class StringMember:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more can follow."""
+        """Whether the string is complete, or can't come any more."""
         return self._place == "end"
 
     def read(self, piece: str) -> str:
-        """The part of the string that this piece completes; often empty."""
+        """Return the part of the string that the next `piece` of the object's text completes; often empty."""
         text, self._rest = self._rest + piece, ""
         found: list[str] = []
         at = 0
@@ -79,7 +81,7 @@ class StringMember:
         return "".join(found)
 
     def _read_string(self, text: str, at: int, found: list[str]) -> int:
-        """Read within a string, up to the returned place."""
+        """Read a part of a string in `text` from the index `at`, into `found` or the key; return the index after it."""
         if text[at] == '"':
             self._end_string()
             return at + 1
@@ -97,14 +99,14 @@ class StringMember:
         return len(text)
 
     def _take(self, text: str, found: list[str]) -> None:
-        """Keep a part of a key or of the string."""
+        """Add a decoded part of a key to the key, and of the wanted string to `found`."""
         if self._place == "key":
             self._key.append(text)
         elif self._place == "string":
             found.append(text)
 
     def _end_string(self) -> None:
-        """A string ends: the one that is read, a key or another."""
+        """Go on after the quote that ends the wanted string, a key or another string."""
         if self._place == "string":
             self._place = "end"
         elif self._place == "key":
@@ -114,6 +116,7 @@ class StringMember:
             self._place = "other value"
 
     def _read_mark(self, mark: str) -> None:
+        """Go on after one character outside strings."""
         if mark.isspace() or (self._place == "value" and mark == ":"):
             return
         match self._place:
@@ -138,7 +141,7 @@ class StringMember:
 
 
 def read_string(text: str, name: str) -> str | None:
-    """The string under this name in the text of a JSON object, as far as it goes; None: there is none."""
+    """Return the string member `name` of a JSON object, whose text may break off; None: there is none."""
     member = StringMember(name)
     found = member.read(text)
     return found if member.has_begun else None

@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class MergedText:
-    """A merged text. `is_clean`: no place was changed by both; else both forms stand there, between marks."""
+    """A merged text. `is_clean`: no place was changed on both sides; else such places have both forms, with marks."""
 
     text: str
     is_clean: bool
@@ -61,19 +61,19 @@ def merge_lines(base: str, ours: str, theirs: str) -> MergedText:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text; an empty one has none."""
+    """Return the lines of a text; an empty text has none."""
     return text.split("\n") if text else []
 
 
 def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines are the same at the beginning, and how many of the others at the end."""
+    """Return (how many lines are equal at the beginning, how many of the others are equal at the end)."""
     shorter = min(len(old), len(new))
     first = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     return first, next((at for at in range(shorter - first) if old[-1 - at] != new[-1 - at]), shorter - first)
 
 
 def _changes(base: Sequence[str], other: Sequence[str]) -> list[_Change]:
-    """What is different in another text, in order.
+    """Return the changes that make `other` of `base`, in order.
 
     Equal lines at both ends are no part of a change: where a line stands several times, a matcher alone may take
     another one of them for the one that went.
@@ -91,7 +91,7 @@ def _changes(base: Sequence[str], other: Sequence[str]) -> list[_Change]:
 
 
 def _next_group(left: list[_Change], right: list[_Change]) -> tuple[list[_Change], list[_Change]]:
-    """Take the next changes that touch each other from both lists."""
+    """Remove the next changes that touch each other from both lists, and return them as (left, right)."""
     groups: tuple[list[_Change], list[_Change]] = ([], [])
     sides = (left, right)
     side = 0 if left and (not right or left[0].first <= right[0].first) else 1
@@ -106,7 +106,7 @@ def _next_group(left: list[_Change], right: list[_Change]) -> tuple[list[_Change
 
 
 def _apply(lines: Sequence[str], first: int, last: int, changes: Sequence[_Change]) -> list[str]:
-    """The lines [`first`, `last`) after these changes of them."""
+    """Return the lines [`first`, `last`) of `lines` after these changes."""
     result: list[str] = []
     for change in changes:
         result += [*lines[first : change.first], *change.lines]
@@ -117,7 +117,7 @@ def _apply(lines: Sequence[str], first: int, last: int, changes: Sequence[_Chang
 def _apply_both(
     lines: Sequence[str], first: int, last: int, left: Sequence[_Change], right: Sequence[_Change]
 ) -> list[str] | None:
-    """The lines after the changes of both sides, where they only touch each other; None: they overlap.
+    """Return the lines [`first`, `last`) after the changes of both sides, which may touch; None: they overlap.
 
     What is inserted right beside a place that is taken away stays.
     """
@@ -133,6 +133,7 @@ def _apply_both(
 
 
 def _is_insertion(change: _Change) -> bool:
+    """Return whether a change replaces no line of the base."""
     return change.first == change.last
 
 
@@ -146,14 +147,16 @@ SIMILAR = 0.5
 
 
 def diff_steps(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many steps `difflib` takes at most to match these lines."""
+    """Return how many steps `difflib` takes at most to match these lines."""
     times = Counter(new)
     return sum(times[line] for line in old) * min(len(old), len(new))
 
 
 def unified_diff(before: str, after: str) -> str:
-    """A unified diff of two values without file headers, one line of context; empty when they are equal. Where finding
-    the common lines could take long, one hunk holds all from the first changed line to the last."""
+    """Return the unified diff of two texts without file headers, with one line of context; empty: they are equal.
+
+    Where finding the common lines could take long, one hunk holds all from the first changed line to the last.
+    """
     old, new = before.split("\n"), after.split("\n")
     if before == after:
         return ""
@@ -163,8 +166,8 @@ def unified_diff(before: str, after: str) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
-    """(mark, text) of each line of a unified diff without file headers; a gap between two places is one `…`, with the
-    name of the place where the header is one."""
+    """Yield (mark, text) for each line of a unified diff without file headers. A gap between two hunks is (`…`, the
+    name of the place that the hunk's header has; empty: line numbers)."""
     header = ""
     for number, line in enumerate(diff.split("\n")):
         mark, text = line[:1], line[1:]
@@ -196,7 +199,7 @@ def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def find_line_before(before: str, after: str, line: int) -> int | None:
-    """Return which line of `before` the line `line` of `after` was, both counted from 0; None: it is new."""
+    """Return the number in `before` of line number `line` of `after`, both from 0; None: the line is new."""
     old, new = before.split("\n"), after.split("\n")
     first, same = _same_ends(old, new)
     if line < first:
@@ -219,7 +222,7 @@ def find_line_before(before: str, after: str, line: int) -> int | None:
 
 
 def _find_similar(lines: list[str], line: str) -> int | None:
-    """Return the place of the most similar line; None: none is similar."""
+    """Return the index of the line that is most similar to `line`; None: none is similar."""
     matcher = difflib.SequenceMatcher()
     matcher.set_seq2(line)
     best, found = SIMILAR, None

@@ -25,8 +25,8 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def read_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """The objects that stand in a text, besides those among thoughts; and whether the last of them is whole. Of one
-    that breaks off, or goes on in no way that can be read, the values before are kept that are whole.
+    """Return (the JSON objects in a text, except those among thoughts; whether the last of them is whole). Of one that
+    breaks off, or goes on in no way that can be read, the whole values before are returned.
 
     >>> read_objects("<think>{}</think> Here: {'facts': [{'a': 1,}, {'b': 'on")
     ([{'facts': [{'a': 1}]}], False)
@@ -54,12 +54,14 @@ def read_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 class _Reader:
-    """Reads values from a place on. Each method returns what it has read, and whether that is whole."""
+    """Reads values of loose JSON in `text` from the index `at` on, which moves. Each method of a value returns (what it
+    read, whether that is whole); `depth` is how deep the value nests, up to `DEPTH_MAX`."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text, self.at = text, at
 
     def members(self, depth: int) -> tuple[dict[str, Any], bool]:
+        """Read the members of an object, up to and with its closing bracket: (name -> value, whether it was closed)."""
         members: dict[str, Any] = {}
         while (sign := self._next()) and sign != "}":
             key, whole = self._string(sign, _KEY_ENDS) if sign in _QUOTES else self._word()
@@ -75,6 +77,7 @@ class _Reader:
         return members, bool(sign)
 
     def _items(self, depth: int) -> tuple[list[Any], bool]:
+        """Read the items of an array, up to and with its closing bracket: (items, whether it was closed)."""
         items: list[Any] = []
         while (sign := self._next()) and sign != "]":
             value, whole = self._value(depth)
@@ -86,6 +89,7 @@ class _Reader:
         return items, bool(sign)
 
     def _value(self, depth: int) -> tuple[Any, bool]:
+        """Read any value: (the value, whether it is whole)."""
         sign = self._next()
         if sign in _QUOTES:
             return self._string(sign, _TEXT_ENDS)
@@ -103,7 +107,8 @@ class _Reader:
             return None, False
 
     def _string(self, sign: str, ends: re.Pattern[str]) -> tuple[str, bool]:
-        """A text in quotes of any kind."""
+        """Read a text in quotes: (the text, whether it was closed). `sign` is its first quote; `ends` matches what may
+        follow the last one, since small models leave quotes inside without a backslash."""
         start = at = self.at + 1
         marks = re.compile(rf"\\.|{_QUOTES[sign]}", re.DOTALL)
         while mark := marks.search(self._text, at):
@@ -115,13 +120,13 @@ class _Reader:
         return "", False
 
     def _word(self) -> tuple[str, bool]:
-        """A word or a number without quotes."""
+        """Read a word or a number without quotes: (its text, whether there is one)."""
         found = _WORD.match(self._text, self.at)
         self.at = found.end() if found else self.at
         return (found[0], True) if found else ("", False)
 
     def _goes_on(self) -> bool:
-        """Whether something follows a value that may: commas, the end, or what begins without one."""
+        """Skip commas, and return whether what stands before or after them lets an object or array go on or end."""
         before = self._text[self.at - 1]
         sign = self._next()
         while sign == ",":
@@ -130,13 +135,13 @@ class _Reader:
         return before in "}]" or sign in "}]"
 
     def _next(self) -> str:
-        """The next sign that counts; empty: there is none."""
+        """Skip white space and comments, and return the next character without taking it; empty: the text ends."""
         gap = _GAP.match(self._text, self.at)
         self.at = gap.end() if gap else self.at
         return self._text[self.at : self.at + 1]
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """What an escape stands for."""
+    """Return the character that a match of `_ESCAPE` stands for."""
     body = escape[1]
     return chr(int(body[1:], 16)) if len(body) == 5 else _ESCAPED.get(body, body)

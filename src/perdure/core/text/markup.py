@@ -1,6 +1,5 @@
 """Tags of prompt sections that stand in text which is not ours; and HTML of strangers, made safe for a parser whose
-time grows with the square of what has no end.
-"""
+time grows with the square of what has no end."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _TAG = re.compile(rf"<(\\*+)([\s/{UNSEEN}]*+)([\w./{UNSEEN}-]++)")
 
 
 def escape_tags(text: str, labels: Iterable[str] = ()) -> str:
-    r"""The text with a backslash in each tag of a section, opening or closing: `<\value>`, `<\/value>`.
+    r"""Return the text with a backslash in each tag of a section, opening or closing: `<\value>`, `<\/value>`.
 
     Other markup stays as it is. `unescape_tags` is the exact inverse. Linear in the text.
 
@@ -48,7 +47,7 @@ def escape_tags(text: str, labels: Iterable[str] = ()) -> str:
 
 
 def unescape_tags(text: str, labels: Iterable[str] = ()) -> str:
-    """The text that `escape_tags` made this of."""
+    """Return the text before `escape_tags` with the same labels."""
     is_tag = _tag_test(frozenset(labels))
     return _TAG.sub(lambda tag: f"<{tag[0][2:]}" if tag[1] and is_tag(tag[3]) else tag[0], text)
 
@@ -75,7 +74,7 @@ _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])[^>]*+>", re.I) for name in ("
 
 
 def strip_unreadable(markup: str) -> str:
-    """The markup without comments, declarations, scripts, style sheets, a tag without end, and a `<` inside a tag.
+    """Return HTML without comments, declarations, scripts, style sheets, a tag without end, and a `<` inside a tag.
 
     `html.parser` looks for the end of each of them up to the end of the page, and does so again for the next: a million
     `<!--` took it a minute. Here each end is looked for once; what has none takes the rest of the page, as in browsers.

@@ -8,9 +8,10 @@ NAMED_HERE = " with the PYTHON that `perdure doctor` names"
 
 
 def pip_line(what: str) -> str:
-    """A command in backticks: `pip install what`, or where pip is another Python's, with the one to be named.
+    """Return the command, in backticks, that installs the package `what` into the Python that runs here.
 
-    Without the interpreter's path, which clients of a server are not to be told: `perdure doctor` has it.
+    Where the shell's pip is another Python's, the command names no path, which clients of a server must not learn: it
+    says that `perdure doctor` has it.
     """
     import shutil
     from pathlib import Path

@@ -11,10 +11,11 @@ TEXT_CHARS = 60
 
 
 def short_repr(*names: str) -> Callable[[Any], str]:
-    """A `__repr__` of one line: the class, and these attributes as far as they hold something. Of a collection it shows
-    the size only. `info.model` is shown as `model`."""
+    """Return a `__repr__` of one line: the class, and those of the attributes `names` that are not empty. Of a
+    collection it shows the size only. A path such as `info.model` is shown as `model`."""
 
     def represent(self: Any) -> str:
+        """`Class(name=value, ...)` of the attributes that are not empty."""
         values = [(name.split(".")[-1].strip("_"), attrgetter(name)(self)) for name in names]
         shown = [f"{name}={_short(value)}" for name, value in values if value or (value == 0 and value is not False)]
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -31,12 +32,13 @@ def describe_value(value: Any) -> str:
 
 
 def attributes(value: object, *names: str, **others: str) -> dict[str, Any]:
-    """The attributes of these names, and others under names of their own: `size_bytes="file.size"`."""
+    """Return name -> attribute of `value`, for `names` and then `others`: new name -> path, `size="file.size"`."""
     shape = {name: getattr(value, name) for name in names}
     return shape | {name: attrgetter(path)(value) for name, path in others.items()}
 
 
 def _short(value: object) -> str:
+    """Return a value for a representation of one line: a long text cut, of a collection its size."""
     if isinstance(value, str) and len(value) > TEXT_CHARS:
         return f"{value[:TEXT_CHARS]!r}… ({len(value):,} characters)"
     if isinstance(value, Collection) and not isinstance(value, str):
@@ -45,5 +47,5 @@ def _short(value: object) -> str:
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """The number with its noun: `1 file`, `1,200 files`; `many` is the plural where it is not `one` with an s."""
+    """Return the number with its noun: `1 file`, `1,200 files`; `many` is the plural where it is not `one` and an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -77,13 +77,14 @@ _stemmers = _Stemmers()
 
 @functools.lru_cache(maxsize=MAX_STEMS)
 def _english_stem(word: str) -> str:
+    """Return the Snowball stem of a word in lower case."""
     stem: str = _stemmers.english.stemWord(word)
     return stem
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Tokens that must stand next to each other; with `prefix`, the last one may go on."""
+    """Tokens that must stand next to each other in a text; with `prefix`, the last one may be a word's beginning."""
 
     tokens: tuple[str, ...]
     prefix: bool = False
@@ -96,7 +97,7 @@ class Query:
     clauses: tuple[Clause, ...]
 
     def loosen(self) -> Query:
-        """The same with every phrase taken apart: for when the phrases find nothing."""
+        """Return the query with each phrase taken apart into single tokens, for when the phrases find nothing."""
         single = dict.fromkeys(
             Clause((token,), clause.prefix and len(clause.tokens) == 1)
             for clause in self.clauses
@@ -106,13 +107,12 @@ class Query:
 
 
 def stems(text: str) -> list[str]:
-    """The tokens of `text` in order: stems, bigrams and last characters of spaceless runs, symbols."""
+    """Return the tokens of `text` in order: stems, bigrams and last characters of spaceless runs, symbols."""
     return [token for kind, tokens in _tokens(text) for token in (tokens[:1] if kind == "word" else tokens)]
 
 
 def index_words(text: str) -> str:
-    """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
-    space-separated."""
+    """Return what the index stores for `text`: tokens in order, then the originals of stemmed words, spaces between."""
     if text.isascii():
         stem_list, changed = _ascii_words(text)
         return " ".join((*stem_list, *dict.fromkeys(changed)))
@@ -138,7 +138,7 @@ def index_words(text: str) -> str:
 
 
 def _ascii_words(text: str) -> tuple[list[str], list[str]]:
-    """Return the stems of an ASCII text, which has neither runs nor symbols, and the words that differ from theirs."""
+    """Return (the stems of an ASCII text in order, those of its words that differ from their stems)."""
     words = text.encode().translate(_ASCII_LOWER).decode().split()
     if len(text) > MAX_TOKEN_CHARS and max(map(len, words), default=0) > MAX_TOKEN_CHARS:
         words = [word[:MAX_TOKEN_CHARS] for word in words]
@@ -147,7 +147,7 @@ def _ascii_words(text: str) -> tuple[list[str], list[str]]:
 
 
 def fold(text: str) -> str:
-    """`text` as its words are compared: case and width folded, Latin letters without accents."""
+    """Return `text` in the form in which words are compared: case and width folded, Latin letters without accents."""
     if text.isascii():
         return text.lower()
     result = unicodedata.normalize("NFKC", text).casefold()
@@ -155,7 +155,7 @@ def fold(text: str) -> str:
 
 
 def parse_query(text: str) -> Query:
-    """The query for a user's words; no syntax but double quotes around a phrase, so nothing in it can be an error.
+    """Return the query for a user's words. The only syntax is double quotes around a phrase, so nothing is an error.
 
     Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay, of a phrase the
     first 24 tokens, of the text the first 4,000 characters.
@@ -165,7 +165,7 @@ def parse_query(text: str) -> Query:
 
 @functools.lru_cache(maxsize=16)
 def _parse(text: str) -> Query:
-    """The query for a text of bounded length; a search of many agents asks for it once for each."""
+    """Return the query for a text of bounded length; cached, as a search of many agents asks for it for each one."""
     clauses: dict[Clause, None] = {}
     weak: dict[Clause, None] = {}
     for index, piece in enumerate(text.split('"')):
@@ -187,10 +187,10 @@ def _parse(text: str) -> Query:
 
 
 def part_clauses(text: str) -> tuple[Clause, ...]:
-    """What each text holds that has this one as a part which begins where a word begins; nothing without words.
+    """Return clauses that match each text of which `text` is a part that begins where a word does; empty: no words.
 
-    A word that may go on behind the part is looked for by its beginning, if that has three letters, for too many words
-    begin with fewer: it says nothing if there are others, like one that may have begun before the part.
+    The last word may go on behind the part, so it is looked for as a prefix of at least three letters: too many words
+    begin with fewer. If it is shorter, or if the first word may have begun before the part, others have to do.
     """
     found = list(_tokens(text[:MAX_QUERY_CHARS]))
     clauses: dict[Clause, None] = {}
@@ -208,7 +208,7 @@ def part_clauses(text: str) -> tuple[Clause, ...]:
 
 
 def _run_clause(tokens: Sequence[str]) -> Clause:
-    """What holds a run of letters without spaces, as its tokens are."""
+    """Return the clause for a run of letters without spaces, from its tokens: bigrams and the last character."""
     bigrams = tuple(tokens[:-1][:MAX_PHRASE_TOKENS])
     return Clause(bigrams) if bigrams else Clause((tokens[-1],), prefix=True)
 
@@ -240,7 +240,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _without_marks(word: str) -> str:
-    """A Latin word without accents, so that `cafe` finds `café`; in other scripts a mark makes another letter."""
+    """Return a Latin word without accents, so that `cafe` finds `café`. In others a mark makes another letter."""
     if not _LATIN.search(word):
         return word
     return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", word)))
@@ -261,5 +261,5 @@ class Matches:
 
 
 class Postings(dict[tuple[tuple[Clause, ...], int], "NDArray[Any]"]):
-    """Clauses that a row holds all of, and how many rows were asked for -> the newest of them, as one state of a scope
-    and one filter have them."""
+    """A cache for one state of a search's scope and one filter: (clauses that a row must all match, how many rows were
+    asked for) -> the numbers of the newest such rows."""

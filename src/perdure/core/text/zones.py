@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 @functools.lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
-    """The time zone of this IANA name; UTC for a name this machine doesn't know."""
+    """Return the time zone of this IANA name; UTC for a name that this machine doesn't know."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -17,7 +17,7 @@ def zone(name: str) -> tzinfo:
 
 
 def local(at: datetime, home: tzinfo) -> datetime:
-    """Return a time as clocks show it there; where the calendar ends, as it is. One without an offset is UTC."""
+    """Return `at` (UTC if it has no offset) in the time zone `home`; unchanged where that leaves the calendar."""
     at = at.replace(tzinfo=at.tzinfo or UTC)
     try:
         return at.astimezone(home)

@@ -31,8 +31,8 @@ Answer = ToolDecision | ToolReturn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
-    """A call that waits. `run_id` is the run that stopped at it, `message_id` the model's message with it; `reason`:
-    why a person is asked, where it is not the tool's own rule."""
+    """A call that waits for an answer. `run_id` is the run that stopped at it, `message_id` the model's message with
+    the call; `reason`: why a person is asked, where it is not the tool's own rule."""
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -62,7 +62,7 @@ class PendingCall:
 
 
 def answer_digest(answers: Sequence[Answer]) -> str:
-    """Return a digest that is equal for the same answers only."""
+    """Return a digest of answers, whatever their order; it is stored, and tells a retry from other answers."""
     shapes = [asdict(answer) for answer in answers]
     for shape in shapes:  # as older versions wrote them: without the type, and without an empty list of pictures
         shape.pop("type", None)

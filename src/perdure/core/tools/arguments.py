@@ -44,10 +44,8 @@ _NUMBER_CHARS = 400
 
 
 def parse_arguments(tool: str, schema: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Parse a model's JSON arguments and fit them to the schema; an empty text means no arguments.
-
-    Raises: InvalidArguments: no JSON object, or an argument that is missing, unknown or does not fit.
-    """
+    """Parse a model's JSON arguments and fit them to the schema; an empty text means no arguments. Raises:
+    InvalidArguments: no JSON object, or an argument that is missing, unknown or does not fit."""
     if not text.strip():
         return fit_arguments(tool, schema, {})
     try:
@@ -79,7 +77,7 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
 
 
 def _json_values(value: Any, path: str) -> Any:
-    """Return the value in JSON's types, lists for tuples. Raises: _Misfit: no JSON type; RecursionError."""
+    """Return the value at `path`, such as `items[0].name`, in JSON's types. Raises: _Misfit, RecursionError."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
@@ -112,11 +110,11 @@ ARGUMENTS = JsonLimits(size_bytes=8 << 20, depth=1_000, containers=20_000)
 
 
 def read_json(text: str) -> Any:
-    """Parse a JSON text. Raises: ValueError: no JSON, NaN, a repeated name, or (DataTooLarge) over the limits;
-    RecursionError."""
+    """Parse JSON. Raises: RecursionError; ValueError: no JSON, NaN, a repeated name; DataTooLarge, a ValueError."""
     check_json(text.encode("utf-8", "surrogatepass"), ARGUMENTS)
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The object of these members. Raises: ValueError: a name occurs twice."""
         values = dict(members)
         if len(values) < len(members):
             twice = next(name for name, count in Counter(name for name, _ in members).items() if count > 1)
@@ -124,6 +122,7 @@ def read_json(text: str) -> Any:
         return values
 
     def number(text: str) -> float:
+        """The float of a JSON number. Raises: ValueError: it would be infinite."""
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise ValueError(f"the number {text[:40]} is too large")
@@ -163,7 +162,7 @@ def _unreadable(text: str, error: Exception) -> str:
 
 
 class _Misfit(Exception):
-    """What is wrong, and where: one line each."""
+    """A value does not fit its schema; `problems` say what is wrong and where, a line each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)
@@ -171,12 +170,12 @@ class _Misfit(Exception):
 
 
 class _Exhausted(Exception):
-    """The tries are used up."""
+    """The schema has so many alternatives that `TRIES` are used up."""
 
 
 @dataclass(slots=True)
 class _Fitter:
-    """Fits values to a schema and its parts.
+    """Fits values to the schema `root` and its parts; `tries` is how many parts may still be visited.
 
     Each method takes the value's place for error texts (`path`), its schema, the value, and `exact`: whether it has to
     fit as it is. It returns the value to use. Raises: _Misfit.
@@ -241,7 +240,7 @@ class _Fitter:
         raise _Misfit(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
 
     def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
-        """Return the one of the listed values that the value is, or can be fitted to."""
+        """Return that one of `values` (an enum's) which equals the value, or to which the value can be fitted."""
         for choice in values:
             if _same(choice, value):
                 return choice
@@ -316,6 +315,7 @@ class _Fitter:
         return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a text; a whole number becomes one."""
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
@@ -330,6 +330,7 @@ class _Fitter:
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a whole number, also one in a text or a float that is one."""
         number = value if exact else _number(value)
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)
@@ -339,6 +340,7 @@ class _Fitter:
         return self._check_measures(path, schema, number)
 
     def number(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a number, also one in a text, if a float keeps all its digits."""
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
             raise _Misfit(f"{path!r} must be of type number, not {_describe(value)}")
@@ -348,6 +350,7 @@ class _Fitter:
         return self._check_measures(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to true or false, also the word in a text, 0 or 1."""
         if isinstance(value, bool):
             return value
         if not exact:
@@ -358,12 +361,13 @@ class _Fitter:
         raise _Misfit(f"{path!r} must be of type boolean, not {_describe(value)}")
 
     def null(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to null, also the word in a text."""
         if value is None or (not exact and isinstance(value, str) and value.strip() in ("null", "None")):
             return None
         raise _Misfit(f"{path!r} must be null, not {_describe(value)}")
 
     def _parse_text(self, path: str, text: str, opening: str, what: str) -> Any:
-        """The object or list that a JSON text holds."""
+        """Return the object or list in a JSON text that begins with `opening`; `what` names it in error texts."""
         if text.lstrip()[:1] == opening:
             try:
                 return read_json(text)
@@ -415,6 +419,7 @@ def _place(path: str, name: str) -> str:
 
 
 def _quote_names(path: str, names: Sequence[str]) -> str:
+    """Return the places of these members of the value at `path`, in quotes, for an error text."""
     return ", ".join(repr(_place(path, name)) for name in names)
 
 
@@ -429,7 +434,7 @@ def _describe(value: Any) -> str:
 
 
 def _shape(schema: Mapping[str, Any]) -> str:
-    """Describe a branch of a union in a word or two."""
+    """Return what a schema, a branch of a union, allows, in a word or two for an error text."""
     for key in ("const", "enum"):
         if key in schema:
             return f"{json.dumps(schema[key], ensure_ascii=False):.80}"

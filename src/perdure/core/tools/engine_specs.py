@@ -28,7 +28,7 @@ _ORDER: Final = ("type", "enum", "items", "description")
 
 
 def _load_specs(family: str) -> dict[str, ToolSpec]:
-    """Return the tools of a family by name, in the order of the files."""
+    """Return name -> spec of the tools of a family in `_FAMILIES`, in the order of the files."""
     specs = {}
     for name, table in (pair for tools in _TOOLS for pair in tools.get(family, {}).items()):
         values = {
@@ -42,12 +42,13 @@ def _load_specs(family: str) -> dict[str, ToolSpec]:
 
 
 def _object_schema(arguments: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON schema of an object: name -> argument as the file writes it, and the names that must be given."""
     properties = {name: _schema(value) for name, value in arguments.items()}
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def _schema(value: Any) -> dict[str, Any]:
-    """Return the JSON schema of an argument as the file writes it."""
+    """Return the JSON schema of an argument from its form in the file: a description, or a table."""
     if isinstance(value, str):
         return {"type": "string", "description": value}
     if "number" in value:
@@ -87,7 +88,7 @@ ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTE
 
 
 def feature_tools(*, searching: bool) -> dict[str, Callable[..., Any]]:
-    """Return the memory tools of features by name: those that search are coroutines."""
+    """Return name -> function of the features' memory tools: the coroutines, which search, or all others."""
     return {
         name: function
         for feature in find_features()
@@ -98,12 +99,12 @@ def feature_tools(*, searching: bool) -> dict[str, Callable[..., Any]]:
 
 
 def tools_with(trait: ToolTrait) -> tuple[str, ...]:
-    """Return the tools that have a trait."""
+    """Return the names of the engine's tools that have a trait."""
     return tuple(spec.name for spec in ENGINE_TOOL_SPECS.values() if trait in spec.traits)
 
 
 def tool_writes_memory(name: str) -> bool:
-    """Return whether a tool of the engine keeps a text beyond its conversation; one that nobody described does."""
+    """Return whether a tool of the engine keeps a text beyond its conversation; for safety true for unknown tools."""
     spec = ENGINE_TOOL_SPECS.get(name)
     return spec is None or spec.writes_memory
 

@@ -7,6 +7,8 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,11 +35,11 @@ _SAID = ("type", "properties", "required", "title", "description", "$defs", "def
 
 @dataclass(frozen=True, slots=True)
 class PortableTool:
-    """A tool's definition as it is sent.
+    """A tool's definition in the form in which every provider takes it.
 
     Args:
-        shape: name, description and parameters.
-        aliases: name of an argument -> the name that it has there.
+        shape: name, description and parameters, as they are sent.
+        aliases: name of an argument -> its name in `shape`, where that is another one.
         problems: what was not portable, in words.
     """
 
@@ -47,7 +49,7 @@ class PortableTool:
 
 
 def portable(tool: Mapping[str, Any]) -> PortableTool:
-    """The tool as it is sent; its definition unchanged if that is portable.
+    """Return the form of a tool's definition that every provider takes: the definition itself if that will do.
 
     >>> portable({"name": "f", "description": "", "parameters": {"properties": {"$top": {"type": "array"}}}}).aliases
     {'$top': 'x24_top'}
@@ -70,20 +72,27 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
-    """What of a tool's schema models are told in another way, in words for the person who attaches it."""
-    problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
+    """Return what models are told in another way than a tool's schema says, for the person who attaches the tool."""
+    problems = _list_problems(spec.name, json.dumps(spec.parameters))
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A value of JSON with other names in its objects."""
+@functools.lru_cache(maxsize=256)
+def _list_problems(name: str, schema: str) -> Sequence[str]:
+    """Return what of a schema, as JSON, is not portable. It is kept, because many agents have the same tools."""
+    return portable({"name": name, "parameters": json.loads(schema)}).problems
+
+
+def rename_members(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value of JSON with other names of members in its objects; `names`: old name -> new name."""
     if isinstance(value, Mapping):
-        return {names.get(name, name): renamed(one, names) for name, one in value.items()}
-    return [renamed(one, names) for one in value] if isinstance(value, list) else value
+        return {names.get(name, name): rename_members(one, names) for name, one in value.items()}
+    return [rename_members(one, names) for one in value] if isinstance(value, list) else value
 
 
 class _Converter:
-    """Converts a schema and its parts; it collects aliases and problems, as `PortableTool` has them."""
+    """Converts the schema `root` and its parts to what providers take, and collects the aliases and problems of a
+    `PortableTool`. The methods' `name` is that of the argument or definition, for `problems`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -94,20 +103,20 @@ class _Converter:
         self.problems: list[str] = []
 
     def convert_root(self) -> dict[str, Any]:
-        """The whole schema; what references lead to that stood elsewhere stands in its `$defs`."""
+        """Return the whole schema; schemas at places to which no reference may lead are moved to its `$defs`."""
         shape = self.convert(self._root)
         if self._definitions:
             shape["$defs"] = {**shape.get("$defs", {}), **self._definitions}
         return shape
 
     def convert(self, schema: Any, name: str = "") -> dict[str, Any]:
-        """The schema of what has this name."""
+        """Return the portable form of a schema."""
         if not isinstance(schema, Mapping):
             return {"not": {}} if schema is False else {}
         shape: dict[str, Any] = {}
         is_old = isinstance(schema.get("items"), list)
-        for given, value in schema.items():
-            key: str = (_OLD_TUPLES.get(given) if is_old else None) or given
+        for keyword, value in schema.items():
+            key: str = (_OLD_TUPLES.get(keyword) if is_old else None) or keyword
             if key == "properties":
                 shape[key] = dict(self._argument(one, part) for one, part in value.items())
             elif key in _DEPENDENT:
@@ -139,10 +148,11 @@ class _Converter:
         return shape
 
     def _names_or_schema(self, value: Any, name: str) -> Any:
+        """Return a list of argument names as aliases, or any other value as a schema."""
         return [self._alias(one) for one in value] if isinstance(value, list | tuple) else self.convert(value, name)
 
     def _alias(self, name: str) -> str:
-        """A portable name, which nothing else in the schema has."""
+        """Return a name of an argument that providers take: itself, or an alias that nothing else in the schema has."""
         if name and not _FOREIGN.search(name) and len(name) <= _NAME_CHARS_MAX:
             return name
         if name not in self.aliases:
@@ -150,14 +160,14 @@ class _Converter:
         return self.aliases[name]
 
     def _free(self, plain: str) -> str:
-        """This name, with a number if something has it."""
+        """Return `plain`, with a number behind it if something in the schema has that name, and take the name."""
         tries = chain([plain], (f"{plain}_{number}" for number in count(1)))
         name = next(one for one in tries if one and one not in self._taken)
         self._taken.add(name)
         return name
 
     def _reference(self, reference: str, name: str) -> dict[str, str]:
-        """The reference to the same schema in what is sent."""
+        """Return the keyword `$ref` to the same schema in what is sent; empty: it leads outside of the schema."""
         target = target_of(reference, self._root)
         if target is None:
             self.problems.append(f"{name!r} is described outside of the schema ({reference:.80}): it may be anything")
@@ -170,23 +180,26 @@ class _Converter:
         return {"$ref": f"#/$defs/{self._moved[reference]}"}
 
     def _argument(self, name: str, schema: Any) -> tuple[str, Any]:
-        """An argument's name there, and its schema, whose description then says the tool's name of it."""
+        """Return (the name by which an argument is sent, its schema). The description tells a name that differs."""
         shape, alias = self.convert(schema, name), self._alias(name)
         if alias != name:
             shape["description"] = f"{shape.get('description') or ''} (its own name is {name})".strip()
         return alias, shape
 
     def _list(self, shape: dict[str, Any], name: str) -> None:
-        """Say what a list holds, and in the description what stands at which place."""
-        firsts, rest = shape.pop("prefixItems", ()), shape.get("items")
-        if rest is False:
+        """Change `shape`, the schema of a list: `items` says what the list may hold; the description says what stands
+        at which place, which providers do not take in the schema."""
+        firsts, other_items = shape.pop("prefixItems", ()), shape.get("items")
+        if other_items is False:
             shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
         if not firsts:
             self.problems.append(f"{name!r} is a list that does not say what it holds: it may hold anything")
             shape["items"] = {}
             return
         self.problems.append(f"{name!r} is a list with places of their own: they are said in its description")
-        kinds = list({compact_json(kind): kind for kind in (*firsts, rest) if isinstance(kind, Mapping)}.values())
+        kinds = list(
+            {compact_json(kind): kind for kind in (*firsts, other_items) if isinstance(kind, Mapping)}.values()
+        )
         shape["items"] = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         places = ", ".join(map(compact_json, firsts))
         shape["description"] = f"{shape.get('description') or ''} Its items in order: {places}.".strip()
@@ -195,15 +208,13 @@ class _Converter:
 def _flat(
     schema: Mapping[str, Any], root: Mapping[str, Any], seen: set[str]
 ) -> tuple[dict[str, Any], list[str | Mapping[str, Any]]]:
-    """(The schema without what may not stand at its root, what it no longer says, as sentences or as schemas).
-
-    `seen`: the references that were followed; each is so once.
-    """
+    """Return (the schema without keywords that no root may have, what it then no longer says: sentences or schemas).
+    References lead within `root`; `seen` holds those that were followed, and grows."""
     flat = {key: value for key, value in schema.items() if key not in _AT_ROOT}
-    rest = {key: schema[key] for key in _AT_ROOT if key in schema}
+    root_keywords = {key: schema[key] for key in _AT_ROOT if key in schema}
     properties, required = dict(flat.get("properties", {})), list(flat.get("required", ()))
-    parts, unsaid = list(rest.pop("allOf", ())), list[str | Mapping[str, Any]]()
-    reference = rest.pop("$ref", "#")
+    parts, unsaid = list(root_keywords.pop("allOf", ())), list[str | Mapping[str, Any]]()
+    reference = root_keywords.pop("$ref", "#")
     if reference not in seen:
         seen.add(reference)
         parts.append(target_of(reference, root))
@@ -217,17 +228,17 @@ def _flat(
         for name, one in inner["properties"].items():
             properties[name] = one if properties.get(name, one) == one else {"allOf": [properties[name], one]}
         required += inner.get("required", ())
-    for key in [key for key in ("anyOf", "oneOf") if key in rest]:
-        branches = [_flat(part, root, seen)[0] for part in rest[key]]
+    for key in [key for key in ("anyOf", "oneOf") if key in root_keywords]:
+        branches = [_flat(part, root, seen)[0] for part in root_keywords[key]]
         for name in dict.fromkeys(name for branch in branches for name in branch["properties"]):
             kinds = [branch["properties"][name] for branch in branches if name in branch["properties"]]
             kinds = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
             properties.setdefault(name, kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
         required += sorted(set.intersection(*[set(branch.get("required", ())) for branch in branches]))
-        if all(part.keys() == {"required"} and part["required"] for part in rest[key]):
-            choices = "; or ".join(", ".join(part["required"]) for part in rest.pop(key))
+        if all(part.keys() == {"required"} and part["required"] for part in root_keywords[key]):
+            choices = "; or ".join(", ".join(part["required"]) for part in root_keywords.pop(key))
             unsaid.append(f"Give {'exactly one of these' if key == 'oneOf' else 'at least one of these'}: {choices}.")
     flat["properties"] = properties
     if required:
         flat["required"] = list(dict.fromkeys(required))
-    return flat, [*unsaid, rest] if rest else unsaid
+    return flat, [*unsaid, root_keywords] if root_keywords else unsaid

@@ -39,7 +39,7 @@ def rules_to_settings(
 
     Args:
         names: name of a tool at its MCP server -> its name for the agent, which is stored.
-        before: the stored rules that they replace. If only approvals differ, the other rules are not checked again, as
+        before: the stored rules that `rules` replace. If only approvals differ, the others are not checked again, as
             an older version may have accepted them.
     Raises: ToolRulesInvalid: they can't be read, or contradict each other.
     """
@@ -47,25 +47,22 @@ def rules_to_settings(
         raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
     parsed = parse_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
     if names:
-        parsed = parse_rules([_renamed(rule_to_dict(rule), names) for rule in parsed.rules])
+        parsed = parse_rules([_rename_tools(rule_to_dict(rule), names) for rule in parsed.rules])
     check_rules(parsed, before=parse_rules(before))
     return [rule_to_dict(rule) for rule in parsed.rules]
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_tools(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a rule's shape with tools renamed, old name -> new name; types and arguments stay."""
     if isinstance(value, dict):
-        return {key: one if key in ("args", "type") else _renamed(one, names) for key, one in value.items()}
-    return [_renamed(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
+        return {key: one if key in ("args", "type") else _rename_tools(one, names) for key, one in value.items()}
+    return [_rename_tools(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
 
 
 def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
-    """Check that no value is out of range and no two rules contradict each other.
-
-    Args:
-        before: the rules that the agent has. If only approvals differ, the rest is not checked.
-    Raises: ToolRulesInvalid.
-    """
-    same = bool(before) and rules.ordered == before.ordered
+    """Check that no value is out of range and no two rules contradict each other. `before`: the agent's rules until
+    now; if only approvals differ from them, the rest is not checked. Raises: ToolRulesInvalid."""
+    same = bool(before) and rules.order_rules == before.order_rules
     for place, rule in enumerate(rules.rules):
         if not same or isinstance(rule, RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")
@@ -84,7 +81,7 @@ def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
 
 
 def _check_values(rule: ToolRule, where: str) -> None:
-    """Check the sizes, names and arguments of one rule. Raises: ToolRulesInvalid."""
+    """Check sizes, names and arguments of one rule; `where` is its place in error texts. Raises: ToolRulesInvalid."""
     names: list[str] = [rule.tool_name]
     args: list[Mapping[str, Any] | None] = []
     match rule:
@@ -165,7 +162,8 @@ class _Pairs:
                     pass
 
     def check_parents(self) -> None:
-        """Raises: ToolRulesInvalid: each parent of a child is closed, or waits for that child itself."""
+        """Check that each child has a parent that can be called before it. Raises: ToolRulesInvalid: each parent is
+        forbidden, or waits for that child itself."""
         for child, parents in self._parents.items():
             if child not in self._forbidden and all(
                 parent in self._forbidden or self._parents.get(parent) == {child} for parent in parents
@@ -174,7 +172,7 @@ class _Pairs:
                 _contradiction(f"{child} may come right after {after} only (parent_last_tool), and that never happens")
 
     def check(self, rule: ToolRule) -> None:
-        """Raises: ToolRulesInvalid: another rule contradicts this one."""
+        """Check one rule against all others. Raises: ToolRulesInvalid: another rule contradicts it."""
         name, why = rule.tool_name, None
         match rule:
             case ContinueLoop() if name in self._exits:
@@ -204,7 +202,7 @@ class _Pairs:
             _contradiction(why)
 
     def _why_not(self, name: str, child: str) -> str | None:
-        """Return why the child can't be called right after the tool; None: it can."""
+        """Return why the tool `child` can't be called right after the tool `name`, in words; None: it can."""
         if child in self._forbidden:
             return f"max_count_per_step of {child} is 0"
         if (parents := self._parents.get(child)) and name not in parents:
@@ -216,11 +214,12 @@ class _Pairs:
 
 
 def _join_names(names: Iterable[str], between: str = ", ") -> str:
-    """Join the first names in order, with the number of the others: rules may name hundreds."""
+    """Return the first names in order, joined by `between`, with the number of the others: rules may name hundreds."""
     ordered = sorted(names)
     more = len(ordered) - NAMES_SHOWN
     return between.join((*ordered[:NAMES_SHOWN], f"{more} more") if more > 1 else ordered)
 
 
 def _contradiction(text: str) -> NoReturn:
+    """Refuse rules; `text` says which contradict each other. Raises: ToolRulesInvalid, always."""
     raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")

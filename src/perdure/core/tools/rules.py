@@ -54,15 +54,14 @@ class Conditional:
 
     @property
     def children(self) -> tuple[str, ...]:
-        """Every tool that may come next by this rule."""
+        """The names of the tools that may come next by this rule."""
         default = () if self.default_child is None else (self.default_child,)
         return tuple(dict.fromkeys((*self.child_output_mapping.values(), *default)))
 
 
 @dataclass(frozen=True, slots=True)
 class ChildTools:
-    """After the tool comes one of the `children`. `child_args`: child -> arguments that take the place of the
-    model's."""
+    """After the tool comes one of the `children`; `child_args`: child -> arguments in place of the model's."""
 
     tool_name: str
     children: tuple[str, ...]
@@ -81,7 +80,7 @@ class ParentTool:
 
 @dataclass(frozen=True, slots=True)
 class MaxCount:
-    """The tool may be called so often while one request is served."""
+    """The tool may be called `max_count_limit` times while one request is served."""
 
     tool_name: str
     max_count_limit: int
@@ -132,13 +131,13 @@ class ToolRules:
         return bool(self.rules)
 
     @property
-    def ordered(self) -> tuple[ToolRule, ...]:
+    def order_rules(self) -> tuple[ToolRule, ...]:
         """The rules that depend on earlier calls: all but `requires_approval`."""
         return tuple(rule for rule in self.rules if not isinstance(rule, RequiresApproval))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every tool that the rules name, in order."""
+        """The names of all tools in the rules, in order, each once."""
         found: dict[str, None] = {}
         for rule in self.rules:
             found[rule.tool_name] = None
@@ -148,7 +147,7 @@ class ToolRules:
 
     @property
     def approved(self) -> frozenset[str]:
-        """The tools whose calls need a person's approval."""
+        """The names of the tools whose calls need a person's approval."""
         return frozenset(rule.tool_name for rule in self.rules if isinstance(rule, RequiresApproval))
 
 
@@ -185,7 +184,7 @@ def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
 
 
 def parse_rules(stored: Sequence[Any]) -> ToolRules:
-    """Parse stored rules, each once. Raises: ToolRulesInvalid: one can't be read, or they are too many."""
+    """Parse rules in the wire's shape; of equal rules one stays. Raises: ToolRulesInvalid: unreadable, or too many."""
     if len(stored) > RULES_MAX:
         raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
     unique: dict[str, ToolRule] = {}
@@ -200,6 +199,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
+    """Return whether the value is a mapping with texts as keys."""
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
@@ -228,7 +228,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _field(shape: Mapping[str, Any], name: str, where: str) -> Any:
-    """Return a field of a stored rule after checking it. Raises: ToolRulesInvalid."""
+    """Return the checked field `name` of a stored rule; `where` names the rule in errors. Raises: ToolRulesInvalid."""
     value, (holds, help_text) = shape.get(name), _FIELDS[name]
     if not holds(value):
         raise ToolRulesInvalid(f"{where}.{name} is {json_start(value)}: {help_text}")
@@ -236,7 +236,7 @@ def _field(shape: Mapping[str, Any], name: str, where: str) -> Any:
 
 
 def _rule(where: str, shape: Any) -> ToolRule:
-    """Return the rule of a stored shape; `where` is its place in error texts."""
+    """Return the rule of a stored shape; `where` is its place in error texts. Raises: ToolRulesInvalid."""
     if not isinstance(shape, Mapping):
         raise ToolRulesInvalid(f"{where} is {json_start(shape)}: give an object with tool_name and type")
     kind = shape.get("type")
@@ -265,7 +265,7 @@ def _rule(where: str, shape: Any) -> ToolRule:
 
 
 def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:
-    """Return child -> arguments of a stored rule. Raises: ToolRulesInvalid."""
+    """Return child -> arguments of a stored rule; `where` names the rule in error texts. Raises: ToolRulesInvalid."""
     child_args: dict[str, Arguments] = {}
     for index, node in enumerate(_field(shape, "child_arg_nodes", where) or ()):
         place = f"{where}.child_arg_nodes.{index}"

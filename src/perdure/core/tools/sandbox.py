@@ -78,7 +78,7 @@ class SandboxJob:
         network: the hosts that it may reach through a proxy, as `core.tools.hosts` has them; none by default. The
             adapter's owner may refuse it.
         input: a file that the code reads as its standard input, from its beginning; None: that is empty.
-        owner: whose it is, as an agent's id: jobs of one owner must not keep all others waiting. Empty: nobody's.
+        owner: the id of the agent whose job it is: jobs of one owner must not keep all others waiting. Empty: none.
     """
 
     source: str
@@ -95,7 +95,7 @@ class SandboxJob:
 
 @dataclass(frozen=True, slots=True)
 class ToolFrame:
-    """One line of a traceback, of the job's own source only: where it was, innermost last."""
+    """One entry of a traceback: `line` is a number in the job's own source, `text` is that line."""
 
     line: int
     function: str
@@ -179,7 +179,7 @@ class Sandbox(Protocol):
 
 
 def is_requirement(text: str) -> bool:
-    """Whether it names a package of the index, with versions if you like: no address, path or option."""
+    """Return whether `text` is a pip requirement by name, with or without versions: no address, path or option."""
     return len(text) <= REQUIREMENT_CHARS_MAX and _REQUIREMENT.fullmatch(text.strip()) is not None
 
 
@@ -196,10 +196,7 @@ _FORM = (
 
 
 def check_hosts(value: object) -> tuple[str, ...]:
-    """Return the hosts of a tool's `network`, in lower case, each once. None and False: no hosts.
-
-    Raises: InvalidInput: no list of hosts; also for True, from older tools.
-    """
+    """Return the hosts of a tool's `network` in lower case, each once. Raises: InvalidInput: also for True."""
     if value is None or value is False:
         return ()
     if value is True:
@@ -212,12 +209,12 @@ def check_hosts(value: object) -> tuple[str, ...]:
 
 
 def listed_ports(hosts: Sequence[str], host: str, *, web: Collection[int]) -> tuple[frozenset[int], bool]:
-    """Return the ports of a host that a list allows, and whether an entry names it exactly.
+    """Return (the ports of `host` that `hosts` allow, whether an entry names the host itself and is no pattern).
 
     Args:
         hosts: from `check_hosts`.
         host: in lower case, an IPv6 address without brackets.
-        web: the ports of an entry without a port.
+        web: the ports that an entry without a port allows.
     """
     ports: set[int] = set()
     named = False
@@ -234,6 +231,7 @@ def listed_ports(hosts: Sequence[str], host: str, *, web: Collection[int]) -> tu
 
 
 def _check(entry: object) -> str:
+    """Return one entry of `network` in lower case after checking it. Raises: InvalidInput."""
     if isinstance(entry, str) and len(entry) <= _ENTRY_CHARS:
         text = entry.strip().lower()
         match = _ENTRY.fullmatch(text)

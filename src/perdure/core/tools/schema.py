@@ -18,10 +18,8 @@ from perdure.core.text.reprs import describe_value
 
 
 def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """Return (description, parameters) of a function: the schema from its signature, texts from its docstring.
-
-    Raises: InvalidInput: no docstring, a parameter without annotation, `*args` or `**kwargs`.
-    """
+    """Return (description, parameters) of a function: the schema from its signature, texts from its docstring. Raises:
+    InvalidInput: no docstring, a parameter without annotation, `*args` or `**kwargs`."""
     # Needed only where a program defines tools, and pydantic alone costs a tenth of a second to import.
     import pydantic
 
@@ -76,8 +74,8 @@ def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None
 
 
 def without_titles(schema: Any) -> Any:
-    """Remove pydantic's generated titles from a JSON schema: they only cost tokens; and values that JSON does not have,
-    such as a default of Infinity, which the function fills in itself."""
+    """Return a JSON schema without pydantic's generated titles, which only cost tokens, and without values that JSON
+    does not have, such as a default of Infinity, which the function fills in itself."""
     if not isinstance(schema, dict):
         return schema
     own = {
@@ -89,7 +87,7 @@ def without_titles(schema: Any) -> Any:
 
 
 def is_json(value: Any) -> bool:
-    """Whether a value can be written as JSON, which has no NaN and no Infinity."""
+    """Return whether a value can be written as JSON, which has no NaN and no Infinity."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -155,10 +153,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_size(value: Any) -> bool:
+    """Return whether the value is a whole number from 0, which JSON may write as `2.0`."""
     return _is_number(value) and value >= 0 and value == value // 1
 
 
 def _is_type(value: Any) -> bool:
+    """Return whether the value is the name of a JSON type, or a list of such names."""
     kinds = value if isinstance(value, list | tuple) and value else [value]
     return all(isinstance(kind, str) and kind in TYPES for kind in kinds)
 
@@ -183,8 +183,8 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments as it is stored: of an object if it may be one, without keywords that are null,
-    as Go writes an empty list. Raises: InvalidInput: nested too deep."""
+    """Return the schema of a tool's arguments as it is stored: of type object if that is one of its types, and without
+    keywords that are null, which is how Go writes an empty list. Raises: InvalidInput: nested too deep."""
     kinds = schema.get("type")
     try:
         plain: dict[str, Any] = _without_nulls(schema)
@@ -194,6 +194,7 @@ def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_nulls(schema: Any) -> Any:
+    """Return a schema and its parts without keywords that are null, except where null is a value."""
     if not isinstance(schema, Mapping):
         return schema
     own = {key: value for key, value in schema.items() if value is not None or key in ("const", "default")}
@@ -201,7 +202,7 @@ def _without_nulls(schema: Any) -> Any:
 
 
 def with_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The schema with each schema right within it changed."""
+    """Return the schema with `change` applied to each schema right within it, not to deeper ones."""
     shape: dict[str, Any] = {}
     for key, value in schema.items():
         if key in MAPS and isinstance(value, Mapping):
@@ -234,7 +235,7 @@ def check_schema(schema: Any) -> None:
 
 
 def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
-    """Check a schema at a place of the root schema, and its parts. Raises: InvalidInput."""
+    """Check the schema at the place `path` of the schema `root`, and its parts. Raises: InvalidInput."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
@@ -264,7 +265,8 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
 
 
 def resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a reference leads to, with the keywords beside the reference."""
+    """Return the schema to which the `$ref` of `schema` leads within `root`, with the keywords beside the `$ref`; one
+    without `$ref` as it is. After 20 references, as in a circle, the last counts."""
     for _ in range(20):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -276,7 +278,7 @@ def resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
 
 
 def target_of(reference: str, root: Mapping[str, Any]) -> Any:
-    """What stands at the place of a reference within the schema; None: nothing, or it leads elsewhere."""
+    """Return what a reference such as `#/$defs/Place` leads to in `root`; None: nothing, or something elsewhere."""
     start, *names = unquote(reference).split("/")
     target: Any = root if start == "#" else None
     for name in names:
@@ -289,7 +291,10 @@ def target_of(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None:
-    """Check that a reference within the schema leads to a schema, not back to itself. Other references pass."""
+    """Check that a reference within the schema `root` leads to a schema, not back to itself. Others pass.
+
+    `path`: the place of the reference, for error texts. Raises: InvalidInput.
+    """
     visited: list[str] = []
     target: Any = {"$ref": reference}
     while isinstance(target, Mapping) and isinstance(reference_ := target.get("$ref"), str):
@@ -304,4 +309,5 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
+    """Refuse a schema; `problem` says what is wrong at `path`. Raises: InvalidInput, always."""
     raise InvalidInput(f"the tool's schema can't be used: {path or 'it'} {problem}")

@@ -30,6 +30,7 @@ class SourceTool:
     """The parsed source of a tool.
 
     Args:
+        name: the name of its function.
         source: the text to store, without common indentation.
         parameters: a JSON schema of type object.
         takes_agent: the function has a parameter `agent_state`.
@@ -37,7 +38,6 @@ class SourceTool:
     """
 
     name: str
-    function: str
     source: str
     description: str
     parameters: Mapping[str, Any]
@@ -63,9 +63,10 @@ def parse_source(
     parameters: Mapping[str, Any] | None = None,
     documented: bool = False,
 ) -> SourceTool:
-    """Parse a Python source: the function of this name, else its last public one.
+    """Parse the Python source of a tool. It is never run.
 
     Args:
+        name: the function that is the tool; None: the last public one.
         description: replaces the docstring's.
         parameters: a JSON schema that replaces the signature's. It must fit the signature.
         documented: without `parameters`, each parameter needs a description and may be no `dict[k, v]`, as with Letta.
@@ -102,7 +103,6 @@ def parse_source(
         raise SourceInvalid("it is nested too deep to be read") from None
     return SourceTool(
         name=function.name,
-        function=function.name,
         source=source,
         description=description,
         parameters=parameters,
@@ -122,7 +122,7 @@ def needs_agent(source: str, name: str) -> bool:
 
 
 def _parse_module(source: str) -> tuple[str, ast.Module]:
-    """Return the source without common indentation, and its syntax tree."""
+    """Return (the source without common indentation, its syntax tree). Raises: SourceInvalid."""
     source = source.removeprefix("\ufeff")  # as editors begin files with
     if not source.strip():
         raise SourceInvalid("the source is empty: write a function with a docstring")
@@ -145,7 +145,7 @@ def _parse_module(source: str) -> tuple[str, ast.Module]:
 
 
 def _function(module: ast.Module, name: str | None) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    """Return the function of this name, else the last public one."""
+    """Return the top-level function `name`; None: the last public one. Raises: SourceInvalid: there is none."""
     functions = [line for line in module.body if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef)]
     public = [function for function in functions if not function.name.startswith("_")]
     if name is not None:
@@ -180,6 +180,8 @@ def _schema(
     types: SourceTypes,
     texts: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Return the JSON schema of a function's parameters; `types` reads annotations, `texts`: parameter -> description.
+    Raises: SourceInvalid: an annotation is missing or can't be read."""
     for star in (function.args.vararg, function.args.kwarg):
         if star is not None:
             raise SourceInvalid(
@@ -243,7 +245,8 @@ def _mismatches(
     properties: Mapping[str, Any],
     required: Collection[Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield each parameter in which a schema contradicts the function, and what is wrong with it."""
+    """Yield (parameter, problem) for each contradiction between a function and the JSON schema given for it, whose
+    `properties` and `required` these are; `arguments` are the function's own."""
     own = {
         argument.arg: (argument.annotation, default) for argument, default in arguments if argument.arg not in HIDDEN
     }
@@ -267,7 +270,7 @@ def _mismatches(
 
 
 def _contradicting_kinds(schema: Any, annotation: ast.expr, types: SourceTypes) -> str:
-    """Return the JSON types of a schema in words if no value fits both it and an annotation that can be read."""
+    """Return the JSON types of `schema` in words if no value fits it and the annotation; empty: some may."""
     try:
         parsed = parameters_schema("f", {"x": (types.type_of(annotation), ..., None)})
     except Exception:  # it can't be read, or pydantic makes nothing of it
@@ -290,4 +293,5 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}

@@ -46,7 +46,7 @@ _PYDANTIC = (
 
 @functools.cache
 def _library() -> Mapping[str, Any]:
-    """Bare name -> the type of a library that it means."""
+    """Return name without its module -> the type of a library that it means."""
     import pydantic  # needed only where a tool is defined, and it costs a tenth of a second
     import typing_extensions
 
@@ -73,7 +73,7 @@ def _library() -> Mapping[str, Any]:
 
 @functools.cache
 def _calls() -> Mapping[str, Callable[..., Any]]:
-    """Bare name -> what a call of it makes."""
+    """Return name without its module -> the function that makes what a call of it makes."""
     import pydantic
 
     return {
@@ -87,7 +87,7 @@ def _calls() -> Mapping[str, Callable[..., Any]]:
 
 
 class SourceTypes:
-    """The types of one module."""
+    """The types that annotations of one module name."""
 
     def __init__(self, module: ast.Module) -> None:
         self._names: Scope = _scope(module.body)
@@ -96,10 +96,8 @@ class SourceTypes:
         self._count = 0
 
     def type_of(self, node: ast.expr) -> Any:
-        """Return the type that an annotation names.
-
-        Raises: SourceInvalid: only running the source could tell it; any error of a library for a type that can't be.
-        """
+        """Return the type that an annotation names. Raises: SourceInvalid: only running the source could tell it; any
+        error of a library for a type that can't be."""
         result = self._evaluate(node, self._names)
         classes = {definition.name: built for definition, built in self._classes.items()}
         for built in classes.values():
@@ -113,7 +111,8 @@ class SourceTypes:
         return _field(_UNKNOWN) if value is _UNKNOWN else value
 
     def _evaluate(self, node: ast.expr, scope: Scope, *, is_type: bool = True) -> Any:
-        """Return the type or value of an expression. A text is an annotation in a type, else itself."""
+        """Return the type or value of an expression, whose names `scope` explains. A text is an annotation if
+        `is_type`, else itself. Raises: SourceInvalid: it would have to be run."""
         self._count += 1
         if self._count > TYPES_MAX:
             raise SourceInvalid(
@@ -163,12 +162,12 @@ class SourceTypes:
             return _UNKNOWN
 
     def _keywords(self, keywords: Sequence[ast.keyword], scope: Scope) -> dict[str, Any]:
-        """Return the keywords of a call whose values can be read, and a default even if it can't."""
+        """Return the keywords of a call whose values can be read; a default is kept as `_UNKNOWN` if it can't."""
         words = {word.arg: self._value(word.value, scope) for word in keywords if word.arg}
         return {name: value for name, value in words.items() if value is not _UNKNOWN or name.startswith("default")}
 
     def _generic(self, outer: ast.expr, items: Sequence[ast.expr], scope: Scope) -> Any:
-        """Return a type with what stands in its brackets."""
+        """Return the generic type `outer[items]`."""
         generic = self._evaluate(outer, scope)
         if generic is Annotated:
             inner = [self._evaluate(items[0], scope), *(self._value(note, scope) for note in items[1:])]
@@ -220,7 +219,7 @@ class SourceTypes:
             self._busy.pop()
 
     def _resolve(self, node: ast.expr, scope: Scope) -> ast.expr | ast.ClassDef | str | None:
-        """Return what a name stands for: a class or expression of the source, or a bare name of a library."""
+        """Return what a name means: a class or expression of the source, or a library's bare name; None: no name."""
         match node:
             case ast.Name(id=name):
                 return scope.get(name, name)
@@ -232,13 +231,13 @@ class SourceTypes:
         return None
 
     def _library_name(self, node: ast.expr, scope: Scope) -> str | None:
-        """Return the bare name of something of a library; None for anything else."""
+        """Return the name, without its module, of something of a library; None: the node is anything else."""
         target = self._resolve(node, scope)
         return target if isinstance(target, str) else None
 
 
 def _field(default: Any = ..., **words: Any) -> Any:
-    """Return a pydantic `Field` with those of the keywords that it knows."""
+    """Return a pydantic `Field` with the default, and those keywords in `words` that it knows."""
     import pydantic
 
     default = words.pop("default", default)
@@ -267,7 +266,7 @@ def _scope(body: Sequence[ast.stmt]) -> dict[str, ast.expr | ast.ClassDef | str]
 
 
 def _annotation(text: str, node: ast.expr) -> ast.expr:
-    """Parse an annotation that is written as a text. Raises: SourceInvalid."""
+    """Parse an annotation that is written as a text, in the node `node`. Raises: SourceInvalid."""
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -279,5 +278,5 @@ def _annotation(text: str, node: ast.expr) -> ast.expr:
 
 
 def _text(node: ast.AST) -> str:
-    """Return an expression as source text, cut."""
+    """Return an expression as source text, cut to 80 characters."""
     return f"{ast.unparse(node):.80}"

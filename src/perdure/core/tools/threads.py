@@ -28,6 +28,7 @@ async def run_in_own_thread(function: Callable[..., T], *arguments: object) -> T
     context = contextvars.copy_context()
 
     def work() -> None:
+        """Run the function in this thread, and hand its result or error to `future`."""
         try:
             result = context.run(function, *arguments)
         except BaseException as error:
@@ -45,7 +46,7 @@ async def run_in_own_thread(function: Callable[..., T], *arguments: object) -> T
 
 @atexit.register
 def wait_for_functions() -> None:
-    """Wait until all functions have ended, but no longer than `GRACE_S`."""
+    """Wait until all functions of `run_in_own_thread` have ended, at most `GRACE_S` seconds."""
     deadline = time.monotonic() + GRACE_S
     for thread in tuple(_running):
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -54,7 +54,7 @@ T = TypeVar("T", AutoRecall, AutoCapture)
 
 
 def find_automatic(kind: type[T], settings: Mapping[str, Any]) -> T | None:
-    """Return the agent's setting of this kind, with defaults for missing fields; None: it is off."""
+    """Return the setting of the class `kind` in an agent's `settings`, with defaults for missing fields; None: off."""
     value = settings.get(kind.name)
     if value is False or (value is None and not kind.is_default):
         return None

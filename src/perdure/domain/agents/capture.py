@@ -28,20 +28,15 @@ TAG = "conversation"
 
 @dataclass(frozen=True, slots=True)
 class _TurnLine:
-    """A message, or a part of a long one."""
+    """The text of a message, or a part of it if it is long."""
 
     message: Message
     text: str
 
 
 def capture_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, force: bool = False) -> int | None:
-    """Return the number of the last message to capture now; None: nothing to capture yet.
-
-    Args:
-        force: capture below the threshold too, because the conversation is about to end.
-
-    Raises: NotFound.
-    """
+    """Return the number of the last message to capture now; None: nothing to capture yet. `force`: below the threshold
+    too, because the conversation is about to end. Raises: NotFound."""
     settings = tx.agents.get(agent_id).settings
     setting = find_automatic(AutoCapture, settings)
     if setting is None or bypasses(settings, tx.conversations.get_by_seq(agent_id, conversation_seq)):
@@ -106,7 +101,7 @@ def _target_archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, a
 
 
 def _group_turns(messages: Sequence[Message]) -> Iterator[list[_TurnLine]]:
-    """Yield the lines of one passage at a time, in order."""
+    """Yield groups of lines, in order; each group becomes one passage of about `PASSAGE_CHARS` characters."""
     group: list[_TurnLine] = []
     size = 0
     for message in messages:
@@ -132,6 +127,7 @@ def _build_passage(
     *,
     at: datetime,
 ) -> Passage:
+    """Return the passage of a group of lines from a conversation, with links to their messages."""
     first, last = lines[0].message, lines[-1].message
     return Passage(
         id=passage_id,

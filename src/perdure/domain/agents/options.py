@@ -22,14 +22,17 @@ NAME_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The name of a context engine, and its options."""
+    """The name of a context engine, and the options that it is built with."""
 
     name: str = DEFAULT_ENGINE
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Any, where: str = CONTEXT_ENGINE) -> EngineChoice:
-        """Return the choice that a name, or an object with name and options, stands for. Raises: InvalidInput."""
+        """Return the choice from a setting: a name, or an object with `name` and `options`.
+
+        `where`: the setting in error texts. Raises: InvalidInput.
+        """
         if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, Mapping):
@@ -70,10 +73,7 @@ _FLAGS = ("parallel_tool_calls", "logprobs", "token_ids", AUTOCLEAR)
 
 
 def check_options(settings: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Check the options that are not as they were before: each has the type that `ModelOptions` gives it.
-
-    Raises: InvalidInput, naming option and value.
-    """
+    """Check the model options in `settings` that differ from `before`. Raises: InvalidInput, naming the option."""
     for name, value in settings.items():
         if value is None or value == before.get(name):
             continue

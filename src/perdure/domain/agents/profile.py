@@ -25,8 +25,7 @@ prompt, and when its companion makes passes."""
 PROFILE_SETTINGS: Final = (PROFILE, OFFERED_TOOLS, PROMPT, PASSES)
 
 OFFERS: Final = ("all", "own", "none")
-"""Which tools are offered: all, all but those for memory that agents have from the start,
-none."""
+"""Which tools are offered: all, all but the memory tools that agents have from the start, none."""
 
 PROMPTS: Final = ("full", "small")
 WAKES: Final = ("due", "asked")
@@ -63,7 +62,7 @@ def choose_profile(agent: Agent, traits: ModelTraits) -> str:
 
 
 def is_small(traits: ModelTraits) -> bool:
-    """Return whether this is a model of the user's own that does better with the small profile."""
+    """Return whether a model with these traits runs locally and does better with the small profile."""
     window, parameters = traits.window_tokens, traits.parameters
     return traits.local and (
         (window is not None and window < SMALL_WINDOW_TOKENS)

@@ -87,10 +87,10 @@ class NewAgent:
     Args:
         follows_default: whether its model follows the default.
         block_ids: existing blocks to share.
-        optional_tools: names; those that exist come first.
-        timezone: None: the setting's.
-        tools: names; None: the defaults of the agent type.
-        tool_ids: more tools.
+        optional_tools: names of tools, of which those that exist come first.
+        timezone: its IANA name; None: UTC, unless a caller fills in the setting's.
+        tools: names of tools that have to exist; None: the defaults of the agent type.
+        tool_ids: ids of more tools.
         hidden: whether filtered lists leave it out.
     """
 
@@ -134,8 +134,7 @@ _AGENT_FIELDS = ("agent_type", *AgentChanges.__annotations__)
 
 
 def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetime) -> Agent:
-    """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
-    BlockLimitExceeded."""
+    """Create an agent. Raises: InvalidInput, NotFound: a tool or block; AlreadyExists, BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
     values |= {"settings": _keep_own({}, new.settings), "timezone": new.timezone or "UTC"}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
@@ -156,8 +155,9 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
 
 
 def _tool_names(tx: Tx, new: NewAgent) -> Sequence[str]:
-    """The tools that a new agent gets. Raises: NotFound: there is no tool of such an id."""
-    names = dict.fromkeys(name for name in new.optional_tools if tx.tools.find_by_name(name) is not None)
+    """Return the names of the tools that a new agent gets. Raises: NotFound: there is no tool with such an id."""
+    there = tx.tools.find_named(new.optional_tools)
+    names = dict.fromkeys(name for name in new.optional_tools if name in there)
     names |= dict.fromkeys(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools)
     names |= dict.fromkeys(tx.tools.get(tool_id).spec.name for tool_id in new.tool_ids)
     return tuple(names)
@@ -175,8 +175,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
         values.setdefault("follows_default", False)
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
-    of_agent = partial(tx.tools.list_by_agent, agent_id)
-    after = _check_agent(tx, replace(before, **values), of_agent, before=before.settings)
+    load_tools = partial(tx.tools.list_by_agent, agent_id)
+    after = _check_agent(tx, replace(before, **values), load_tools, before=before.settings)
     check_item_limits(
         tx.limits, tags=after.tags, description=after.description, metadata=after.metadata, settings=after.settings
     )
@@ -188,25 +188,25 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
 
 
 def _keep_own(before: Mapping[str, Any], settings: Any) -> Any:
-    """The new settings of an agent, with those before that features keep for themselves."""
+    """Return new settings of an agent, but those that only features may change are taken from `before`."""
     if not isinstance(settings, Mapping):  # it is refused below
         return settings
-    kept = {name: before[name] for name in _OF_FEATURES if name in before}
-    return {**without_own(settings), **kept}
+    own_settings = {name: before[name] for name in _OF_FEATURES if name in before}
+    return {**without_own(settings), **own_settings}
 
 
 def without_own(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an agent without those that features keep for themselves."""
+    """Return the settings of an agent without those that only features may change."""
     return {name: value for name, value in settings.items() if name not in _OF_FEATURES}
 
 
 def _check_agent(
-    tx: Tx, agent: Agent, of_agent: Callable[[], Iterable[Tool]], *, before: Mapping[str, Any] | None = None
+    tx: Tx, agent: Agent, load_tools: Callable[[], Iterable[Tool]], *, before: Mapping[str, Any] | None = None
 ) -> Agent:
     """Return `agent` with its tool rules in stored form, after checking all its fields.
 
     Args:
-        of_agent: its tools, which its rules may name as their MCP servers do.
+        load_tools: returns the agent's tools, which its rules may call by their names at MCP servers.
         before: the stored settings; names and tool rules that equal them are not checked again.
     Raises: NameInvalid, InvalidInput.
     """
@@ -248,7 +248,7 @@ def _check_agent(
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")
     old_rules = before.get("tool_rules")
     if (new_rules := agent.settings.get("tool_rules")) is not None and new_rules != old_rules:
-        names = {one.own_name: one.spec.name for one in tx.tools.with_own_names([*of_agent()]) if one.own_name}
+        names = {one.own_name: one.spec.name for one in tx.tools.with_own_names([*load_tools()]) if one.own_name}
         stored_rules = rules_to_settings(new_rules, before=old_rules or (), names=names)
         settings = {name: value for name, value in agent.settings.items() if name != "tool_rules"}
         agent = replace(agent, settings=settings | ({"tool_rules": stored_rules} if stored_rules else {}))
@@ -277,10 +277,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def check_rule_arguments(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any]) -> None:
-    """Check the fixed arguments in tool rules against the schemas of the agent's tools; missing tools are skipped.
-
-    Raises: ToolRulesInvalid.
-    """
+    """Check arguments in tool rules by the agent's tools; those of missing tools pass. Raises: ToolRulesInvalid."""
     arguments: list[tuple[str, Mapping[str, Any]]] = []
     for rule in rules_in(settings).rules:
         if isinstance(rule, RunFirst) and rule.args:

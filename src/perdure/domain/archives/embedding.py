@@ -19,7 +19,7 @@ HASH_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class ClaimedText:
-    """A text to embed, its claim, and the digest under which its vector is cached."""
+    """A text to embed, the worker's claim on it, and the digest under which its vector is cached."""
 
     claim: Claim
     text: str
@@ -27,9 +27,10 @@ class ClaimedText:
 
 
 def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int) -> tuple[int, list[ClaimedText]]:
-    """Claim texts until a time; return how many, and those to embed.
+    """Claim at most `limit` texts that wait for a vector of `model`, until the time `until`.
 
     Texts that no longer exist are dropped. Texts equal to one embedded lately get its cached vector.
+    Returns: (how many were claimed, those of them that are still to embed).
     """
     claims = tx.vectors.claim(model, at=at, until=until, limit=limit)
     texts = _texts(tx, claims)
@@ -74,21 +75,21 @@ def store_vectors(
             for text, _ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        kept = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
-        tx.vectors.store_cache(model, kept)  # none of a text that was erased meanwhile
+        to_cache = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
+        tx.vectors.store_cache(model, to_cache)  # none of a text that was erased meanwhile
 
 
-def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
+def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:
     """Queue every text of these scopes without a vector of `model`; return how many scopes start from nothing.
 
     The embedding worker of any process does the work.
 
     Args:
-        numbers: number, kind ("agent" or "archive") and id of each scope.
-        force: also queue texts that have a vector of the model.
+        scopes: (number, "agent" or "archive", id of the agent or archive) of each scope.
+        force: also queue texts that have a vector of the model already.
     """
     restarted = 0
-    for number, kind, owner_id in numbers:
+    for number, kind, owner_id in scopes:
         scope = tx.vectors.open(number, "agent" if kind == "agent" else "archive", owner_id, model)
         if force or scope.model != model:
             tx.vectors.restart(number, model)
@@ -99,7 +100,7 @@ def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, forc
 
 
 def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
-    """Return (scope, seq) -> text, for claimed texts that exist and can be embedded."""
+    """Return (number of its scope, own number) -> text, for claimed texts that exist and can be embedded."""
     by_owner: defaultdict[tuple[int, str, str], list[int]] = defaultdict(list)
     for claim in claims:
         by_owner[claim.number, claim.owner_kind, claim.owner_id].append(claim.seq)

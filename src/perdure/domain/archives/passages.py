@@ -56,10 +56,7 @@ class PassageChanges(TypedDict, total=False):
 
 
 def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
-    """Return the archive that the agent inserts into: its first one that is no folder's, or a new one with `new_id`.
-
-    Raises: NotFound.
-    """
+    """Return the archive that the agent inserts into, its first one; else a new one with `new_id`. Raises: NotFound."""
     tx.agents.lock(agent_id)
     if (first := find_own_archive(tx, agent_id)) is not None:
         return first
@@ -79,7 +76,7 @@ def find_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
 def new_passages(
     new: Sequence[NewPassage], archive_id: ArchiveId, *, ids: Ids, at: datetime, limits: Limits
 ) -> list[Passage]:
-    """Build the passages to store, in order. Raises: InvalidInput, with the index of the first invalid one; TooMany."""
+    """Return `new` as passages to store, in order. Raises: TooMany; InvalidInput, with the index of the invalid one."""
     passages = []
     for index, one in enumerate(new):
         try:
@@ -96,10 +93,8 @@ def new_passages(
 def add_passages(
     tx: Tx, passages: Sequence[Passage], embeddings: Sequence[Sequence[float] | None]
 ) -> Sequence[Passage]:
-    """Store passages of one archive with their vectors, None for those without; return them.
-
-    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that can't be compared with the archive's.
-    """
+    """Store passages of one archive, and return them with their numbers. `embeddings`: the vector of each, or None.
+    Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that can't be compared with the archive's."""
     archive_id = passages[0].archive_id
     check_changeable(tx, archive_id)
     added = tx.passages.add(passages)
@@ -132,10 +127,8 @@ def insert_passage(tx: Tx, archive_id: ArchiveId, new: NewPassage, *, ids: Ids, 
 
 
 def check_passage(passage: Passage) -> Passage:
-    """Return `passage` with stripped tags, without empty ones, after checking its fields.
-
-    Raises: InvalidInput: an empty text, one of more than a million characters, values that are no JSON.
-    """
+    """Return `passage` with stripped tags, without empty ones, after checking its fields. Raises: InvalidInput: an
+    empty text, one of more than a million characters, values that are no JSON."""
     text = passage.text
     if not isinstance(text, str):
         raise InvalidInput(f"the passage's text is {text!r:.80}: give a text")
@@ -151,10 +144,7 @@ def check_passage(passage: Passage) -> Passage:
 
 
 def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: datetime) -> Passage:
-    """Change a passage and return it; search finds its new text at once, and one that had faded is active again.
-
-    Raises: InvalidInput; NotFound.
-    """
+    """Change a passage and return it; one that had faded is active again. Raises: InvalidInput, NotFound."""
     check_fields("a passage", changes, PassageChanges.__annotations__)
     values: dict[str, Any] = {**changes}
     if "tags" in values:
@@ -171,7 +161,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: dat
 
 
 def restore_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
-    """Have a faded or archived passage recalled and found again; return it. Its age counts from now on."""
+    """Make a faded or archived passage active, so that it is found again; return it. Its age counts from `at`."""
     if passage.state == "active":
         return passage
     after = replace(passage, state="active", state_origin={"at": at.isoformat()})
@@ -214,8 +204,11 @@ def page_of_text(
     newest_first: bool = False,
     limit: int = 100,
 ) -> Sequence[Passage]:
-    """Return the passages of a page that contain a text in any case. Behind the first `PARTS_ROWS` they are those in
-    which a word begins with the first one of the text: the index finds them, however many there are."""
+    """Return a page of passages with numbers between `above` and `below` that contain `text` in any case, in order.
+
+    In the first `PARTS_ROWS` passages of the page any part of a word is found. Behind them only passages are found in
+    which a word begins where `text` does: the index finds those, however many passages there are.
+    """
     page = partial(tx.passages.page, archive_id, where=where, text=text, newest_first=newest_first)
     words, edge = part_clauses(text) if text else (), None
     if words:
@@ -244,7 +237,7 @@ def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> None:
 
 
 def count_passages(tx: Tx, ids: Sequence[PassageId]) -> None:
-    """Count that these passages were recalled or cited once more, those of them that exist."""
+    """Add one to the count of recalls of each of these passages that exists."""
     by_archive: dict[ArchiveId, list[int]] = {}
     for archive_id, seq in tx.passages.find_places(ids).values():
         by_archive.setdefault(archive_id, []).append(seq)

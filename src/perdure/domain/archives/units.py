@@ -50,10 +50,7 @@ def create_archive(tx: Tx, archive_id: ArchiveId, fields: ArchiveChanges, *, at:
 
 
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
-    """Change an archive and return it.
-
-    Raises: NotFound; InvalidInput: an invalid value or field, or an archive of a folder or graph.
-    """
+    """Change an archive and return it. Raises: NotFound; InvalidInput: also for one of a folder or graph."""
     check_fields("an archive", changes, ArchiveChanges.__annotations__)
     before = tx.archives.get(archive_id)
     check_changeable(tx, archive_id, help="change the folder")
@@ -66,13 +63,7 @@ def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at
 
 
 def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
-    """Return the archives that the agent searches, in the order of attachment.
-
-    Args:
-        files: add the archives of its folders, and of what else features have, at the end.
-
-    Raises: NotFound.
-    """
+    """Return the agent's attached archives, with `files` also those of files and features. Raises: NotFound."""
     tx.agents.model(agent_id)
     own = tx.archives.list_by_agent(agent_id)
     if not files:
@@ -81,10 +72,7 @@ def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
 
 
 def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
-    """Let the agent find what is in the archive; twice is no error.
-
-    Raises: NotFound; InvalidInput: it is a folder's or a graph's.
-    """
+    """Give the agent the archive; twice is no error. Raises: NotFound; InvalidInput: it is a folder's or a graph's."""
     check_changeable(tx, archive_id, help="attach the folder")
     tx.archives.attach(agent_id, archive_id)
 
@@ -96,11 +84,11 @@ def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
 
 
 def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: datetime) -> int | None:
-    """One step of removing an archive: how many passages went, at most `limit`; None when the archive itself is gone.
+    """Do one step of deleting an archive, of at most `limit` rows; return how many passages it deleted, None: all, and
+    the archive itself. Callers repeat it until then, also after a crash.
 
-    The first steps take it from all agents, so that none of them finds what is left. Steps can be repeated after a
-    crash, and go on where they were.
-    Raises: NotFound; InvalidInput: it is a folder's or a graph's, and nothing went.
+    The first steps take the archive from all agents, so that none of them finds the rest.
+    Raises: NotFound; InvalidInput: it is a folder's or a graph's, and nothing was deleted.
     """
     check_changeable(tx, archive_id, help="delete the folder")
     if tx.archives.detach_all(archive_id, limit=limit):
@@ -115,10 +103,8 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: dateti
 
 
 def select_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
-    """Return the numbers of selected passages above `above`, in order, at most `limit`.
-
-    Raises: NotFound; InvalidInput: the archive is a folder's or a graph's.
-    """
+    """Return the numbers of the selected passages, ascending: those above the number `above`, at most `limit`. Raises:
+    NotFound; InvalidInput: the archive is a folder's or a graph's."""
     tx.archives.get(archive_id)
     check_changeable(tx, archive_id)
     passages = tx.passages.page(
@@ -130,9 +116,9 @@ def select_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: i
 def delete_selected(
     tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int], *, at: datetime
 ) -> tuple[int, int]:
-    """Delete the first of these passages that are still selected, one batch; return their count and the last number
-    that is done.
+    """Delete one batch of the passages with the numbers `seqs`, ascending, that are still selected.
 
+    Returns: (how many were deleted, the last number in `seqs` that is done).
     Raises: NotFound; InvalidInput: the archive is a folder's or a graph's.
     """
     check_changeable(tx, archive_id)
@@ -145,7 +131,8 @@ def delete_selected(
 
 
 def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
-    """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput."""
+    """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput, with
+    `help`, a verb with its object, before the name of the folder."""
     owner = tx.archives.find_owner(archive_id)
     if owner is not None:
         raise InvalidInput(f"{archive_id} holds {owner.use.holds}: {owner.use.help or help} {owner.name!r}")
@@ -165,6 +152,6 @@ def check_archive(archive: Archive) -> Archive:
 
 
 def _delete(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage], *, at: datetime) -> int:
-    """Delete passages of an archive with what is known from them alone; return how many there were."""
+    """Delete passages of an archive, and what features learned from them alone; return how many there were."""
     TEXTS_DELETED(tx, [passage.id for passage in passages], at)
     return tx.passages.delete(archive_id, [passage.seq for passage in passages])

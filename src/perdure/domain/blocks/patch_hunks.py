@@ -11,7 +11,7 @@ from perdure.core.errors import PatchInvalid
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """One line of a hunk."""
+    """One line of a hunk, which is one place that a patch changes."""
 
     kind: str  # ' ', '-' or '+'
     text: str
@@ -21,7 +21,7 @@ class PatchLine:
 
 @dataclass(slots=True)
 class Hunk:
-    """One place to change. Mutable while it is read, left alone afterwards."""
+    """One place of a text to change. It is filled in while the patch is read, and not changed afterwards."""
 
     number: int  # among the hunks of the patch, from 1
     anchors: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Hunk:
 
     @property
     def old(self) -> list[str]:
-        """The lines that must stand in the text: kept and removed ones."""
+        """The lines that the text must have at this place: kept and removed ones."""
         return [line.text for line in self.lines if line.kind != "+"]
 
 
@@ -98,7 +98,7 @@ class _PatchReader:
         return self._hunks
 
     def _take(self, index: int) -> int:
-        """Read what stands at line `index`; how many lines that were."""
+        """Read the header, marker or line at the index `index`; return how many lines it took."""
         line, number = self._lines[index], index + 1
         if header := self._file_header(index):
             self._close()
@@ -122,7 +122,7 @@ class _PatchReader:
         return 1
 
     def _file_header(self, index: int) -> int:
-        """How many lines of a `---`, `+++` header begin here.
+        """Return how many lines of a file header, `---` and `+++`, begin at the index `index`; 0: none.
 
         `--- x` is a header or the removed line `-- x`. Inside a hunk it is a header only if all three lines of `---`,
         `+++`, `@@` are there and the hunk's own numbers await no further old line.
@@ -176,7 +176,7 @@ class _PatchReader:
                 )
 
     def _read_section(self, line: str, number: int) -> None:
-        """Begin a hunk at a line with '@@'."""
+        """Begin a hunk at a line with '@@', which is line `number` of the patch."""
         anchors: tuple[str, ...] = ()
         if self._open is not None and not self._open.lines and self._open.old_start is None:
             anchors, self._open = self._open.anchors, None  # `@@ class A`, then `@@ def f`: one inside the other
@@ -196,7 +196,7 @@ class _PatchReader:
         self._open = hunk
 
     def _read_text(self, line: str, number: int) -> None:
-        """Add a line to the open hunk; without one, open it."""
+        """Add line `number` of the patch to the open hunk; if none is open, begin one."""
         if line.startswith("\\ "):
             if self._open is not None and self._open.lines:
                 last = self._open.lines[-1].kind
@@ -236,6 +236,7 @@ def _header_kind(line: str) -> str:
 
 
 def _unreadable_line(line: str, number: int, why: str) -> PatchInvalid:
+    """Return the error for line `number` of a patch."""
     return PatchInvalid(f"line {number} of the patch, {quote_line(line)}, {why}")
 
 

@@ -49,7 +49,7 @@ def apply_patch(text: str, patch: str) -> str:
 
 
 class _Lines:
-    """The lines of a text under one reading of white space, searched as one string.
+    """The lines of a text, each changed by `read` (which may strip white space), searched as one string.
 
     Every line stands between two newlines there, so that whole lines are found. `str.find` takes linear time whatever
     the text is, `str.rfind` does not (CPython 3.11): backwards means forwards in the reversed string.
@@ -63,32 +63,33 @@ class _Lines:
 
     @cached_property
     def _reverse(self) -> str:
+        """The whole string backwards; see the class."""
         return self._all[::-1]
 
     def first(self, wanted: Sequence[str], floor: int) -> int | None:
-        """The first line, at `floor` or below, where the wanted lines begin."""
+        """Return the first line, from the line `floor` on, at which the wanted lines begin; None: nowhere."""
         offset = self._all.find(self._needle(wanted), self._starts[floor])
         return None if offset < 0 else bisect_left(self._starts, offset)
 
     def last(self, wanted: Sequence[str], floor: int, before: int) -> int | None:
-        """The last line, at `floor` or below, yet above `before`, where the wanted lines begin."""
+        """Return the last of the lines [`floor`, `before`) at which the wanted lines begin; None: nowhere."""
         needle, size = self._needle(wanted), len(self._all)
         lowest = max(0, size - self._starts[before] - len(needle) + 1)
         offset = self._reverse.find(needle[::-1], lowest, size - self._starts[floor])
         return None if offset < 0 else bisect_left(self._starts, size - offset - len(needle))
 
     def containing(self, part: str, floor: int) -> int | None:
-        """The first line, at `floor` or below, with `part` in it; `part` has no newline and is not empty."""
+        """Return the first line, from the line `floor` on, that contains `part`, a piece of a line; None: none does."""
         offset = self._all.find(part, self._starts[floor])
         return None if offset < 0 else bisect_right(self._starts, offset) - 1
 
     def _needle(self, wanted: Sequence[str]) -> str:
-        """The text to search for, to find these whole lines."""
+        """Return the string to search for, to find these whole lines."""
         return "\n".join(["", *map(self._read, wanted), ""])
 
 
 class _Anchor(NamedTuple):
-    """The line of the text that an anchor names; several lines may fit."""
+    """The first line of the text that an anchor of a hunk names; `is_only_one`: no later line fits it too."""
 
     line: int
     is_only_one: bool
@@ -145,7 +146,7 @@ class _Patcher:
         self._copied = max(self._copied, end)
 
     def _place(self, hunk: Hunk) -> int:
-        """The line at which the hunk begins."""
+        """Return the line of the text at which the hunk begins. Raises: PatchInvalid: none fits, or several."""
         anchor = self._find_anchor(hunk) if hunk.anchors else None
         old = hunk.old
         if not old:
@@ -176,7 +177,7 @@ class _Patcher:
         raise self._misfit(hunk, old, floors[0])
 
     def _nearest(self, hunk: Hunk, view: _Lines, old: Sequence[str], floor: int, hint: int) -> int | None:
-        """Return the nearest place of the old lines to the hint. Raises: PatchInvalid: two are equally near."""
+        """Return the line nearest to `hint`, from `floor` on, at which `old` begins. Raises: PatchInvalid: two are."""
         hint = min(max(hint, floor), len(self._lines))
         below = view.first(old, hint)
         if below == hint:
@@ -189,7 +190,7 @@ class _Patcher:
         return above if above + below > 2 * hint else below
 
     def _insertion(self, hunk: Hunk, anchor: _Anchor | None) -> int:
-        """Where a hunk without old lines goes."""
+        """Return the line before which the added lines of a hunk without old lines go. Raises: PatchInvalid."""
         end = len(self._lines)
         if hunk.old_start is not None and not hunk.at_end:
             # A model that wants to append after n lines says `-n,0` or counts one too far; more than that is a mistake.
@@ -216,7 +217,7 @@ class _Patcher:
         return index
 
     def _find_anchor(self, hunk: Hunk) -> _Anchor:
-        """Find the line of the innermost anchor. Raises: PatchInvalid: there is none."""
+        """Return the line of the hunk's innermost anchor. Raises: PatchInvalid: an anchor is not in the text."""
         floor, place = self._last_hunk_end, None
         for depth, anchor in enumerate(hunk.anchors):
             place = self._find_line(anchor, floor)
@@ -233,7 +234,7 @@ class _Patcher:
         return place
 
     def _find_line(self, anchor: str, floor: int) -> _Anchor | None:
-        """Find the line that is the anchor, else the first that contains it."""
+        """Return the first line from `floor` on that equals the anchor, else the first that contains it, if any."""
         line = self._stripped.first([anchor], floor)
         if line is not None:
             return _Anchor(line, self._stripped.first([anchor], line + 1) is None)
@@ -241,7 +242,7 @@ class _Patcher:
         return None if line is None else _Anchor(line, self._exact.containing(anchor, line + 1) is None)
 
     def _misfit(self, hunk: Hunk, old: Sequence[str], floor: int) -> PatchInvalid:
-        """Why the old lines stand nowhere at `floor` or below, said so that the model can repair it."""
+        """Return the error for old lines that are nowhere from `floor` on; it tells a model how to repair the patch."""
         start = f"hunk {hunk.number} does not fit: "
         if self._is_empty:
             return PatchInvalid(
@@ -277,7 +278,7 @@ class _Patcher:
 
 
 def _ambiguous(hunk: Hunk, one: int, other: int) -> PatchInvalid:
-    """The error of a hunk that fits at two lines."""
+    """Return the error for a hunk that fits at two lines, `one` and `other`."""
     return PatchInvalid(
         f"hunk {hunk.number} fits in more than one place, such as lines {one + 1} and {other + 1} of the block."
         " Add more of the lines around the change, with ' ', so that it is unique."

@@ -45,7 +45,7 @@ LIMIT_CHARS_MAX = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBlock:
-    """The values of a new block. Without a description, the labels of `DEFAULT_DESCRIPTIONS` get theirs."""
+    """The values of a new block. Without a description it gets that of its label in `DEFAULT_DESCRIPTIONS`, if any."""
 
     label: str
     value: str = ""
@@ -72,8 +72,8 @@ def create_block(
     agent_id: AgentId | None = None,
     conversation_seq: int = 0,
 ) -> Block:
-    """Create a block and attach it to `agent_id`, if there is one; where a conversation has isolated its label, give it
-    to this conversation alone.
+    """Create a block, and attach it to `agent_id` if that is given. Where the conversation `conversation_seq` has
+    blocks of its own for this label (`isolate_blocks`), only this conversation gets it.
 
     Raises: InvalidInput; BlockLimitExceeded; AlreadyExists: the agent has a block with that label; NotFound.
     """
@@ -107,7 +107,7 @@ def isolate_blocks(
 def copy_isolated(
     tx: Tx, agent_id: AgentId, source_seq: int, conversation_seq: int, ids: Ids, *, author: Author, at: datetime
 ) -> Mapping[str, BlockId]:
-    """Give a conversation copies of the blocks that another one has of its own: id -> id of the copy."""
+    """Copy the blocks that only the conversation `source_seq` has to another one; return id -> id of the copy."""
     copies: dict[str, BlockId] = {}
     for label, block_id in tx.blocks.list_isolated(agent_id, source_seq).items():
         copy = None
@@ -118,7 +118,7 @@ def copy_isolated(
 
 
 def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int = 0) -> None:
-    """Take a block out of the agent's memory. If the conversation has it for itself, it is deleted."""
+    """Take a block out of the agent's memory. If this conversation has it for itself alone, it is deleted."""
     labels = {block_id: label for label, block_id in tx.blocks.list_isolated(agent_id, conversation_seq).items()}
     if block.id in labels:
         tx.blocks.isolate(agent_id, conversation_seq, labels[block.id], None)
@@ -127,8 +127,7 @@ def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int 
 
 
 def find_block(tx: Tx, agent_id: AgentId, label: str, conversation_seq: int = 0) -> Block:
-    """Return the block with this label that the agent has in this conversation. Raises: BlockNotFound, naming the
-    labels that there are."""
+    """Return the block with this label that the agent has in this conversation. Raises: BlockNotFound."""
     block = tx.blocks.find(agent_id, label, conversation_seq)
     if block is None:
         known = tx.blocks.list_by_agent(agent_id, conversation_seq)
@@ -146,10 +145,7 @@ def edit_block(
     at: datetime,
     conversation_seq: int = 0,
 ) -> Block:
-    """Apply `edit`, a pure function such as those of `core.blocks`, and return the block.
-
-    Raises: BlockNotFound; what `edit` raises.
-    """
+    """Apply `edit`, a function such as those of `core.blocks`; return the block. Raises: BlockNotFound; as `edit`."""
     block = find_block(tx, agent_id, label, conversation_seq)
     changed = edit(block)
     if changed == block:
@@ -178,10 +174,7 @@ def update_block(
 
 
 def restore_block(tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime) -> Block:
-    """Store the value of an old version as a new version and return the block.
-
-    Raises: NotFound: no such block or version; BlockLimitExceeded: the limit is lower now.
-    """
+    """Store the value of an old version as a new one; return the block. Raises: NotFound, BlockLimitExceeded."""
     newest = tx.blocks.get(block_id)
     if not 0 <= version <= newest.version:
         versions = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"
@@ -215,6 +208,7 @@ def change_blocks(
 
 
 def _copy_block(tx: Tx, block: Block, ids: Ids, *, author: Author, at: datetime) -> Block:
+    """Create a block with the same values and return it."""
     new = NewBlock(**{name: getattr(block, name) for name in BLOCK_FIELDS})
     if block.label == WORKING_CHECKPOINT:  # reading it brings its sources, unlike that of other blocks
         author = replace(author, sources=tuple(map(WriteSource, sources_of_block(tx, block))))
@@ -222,7 +216,7 @@ def _copy_block(tx: Tx, block: Block, ids: Ids, *, author: Author, at: datetime)
 
 
 def _check_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields in stored form. Raises: InvalidInput, naming the field, its value and what would do."""
+    """Return fields of a block in stored form. Raises: InvalidInput, naming the field, its value and what to give."""
     values = dict(changes)
     for name, value in changes.items():
         match name:

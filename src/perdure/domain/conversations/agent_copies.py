@@ -26,12 +26,12 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What a file holds of an agent.
+    """The rows of an agent that an agent file holds.
 
     Args:
-        turns: number of a conversation -> what was said in it.
-        passages: id in the file -> a passage.
-        turns_read: number of a conversation -> how many of these turns were read in the background.
+        turns: number of a conversation -> its messages of the user and the agent with text.
+        passages: id in the file -> the passage.
+        turns_read: number of a conversation -> how many of these turns a feature has read in the background.
     """
 
     turns: Mapping[int, Sequence[Message]]
@@ -45,15 +45,15 @@ TURNS_READ: Point[[Tx, AgentId, int, Sequence[Message]], int] = Point("turns_rea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPart:
-    """What a feature has of an agent, and how a copy of the agent gets it.
+    """Data that a feature keeps for each agent, and how an agent file carries it to a copy of the agent.
 
     Args:
-        name: what agent files call it.
-        kind: its type, of values that JSON can hold.
-        hide: takes a text out of it, as it stands in a file.
-        copy: reads it of an agent of which a file has these rows.
-        restore: gives it to the agent that is made of a copy and has these rows, by `ids` and at this time; returns
-            what is left out.
+        name: the name of the data in agent files.
+        kind: the type of the data, which JSON can hold.
+        hide: takes a forgotten text out of the data in a file.
+        copy: reads the data of an agent, given the rows that the file holds.
+        restore: gives the data to a copy of the agent, given its rows, a source of ids and the time; returns what was
+            left out, a sentence each.
     """
 
     name: str
@@ -65,7 +65,7 @@ class CopyPart:
 
 @functools.cache
 def copy_parts() -> Sequence[CopyPart]:
-    """Those of all features."""
+    """Return the copy parts of all features."""
     return [feature.load(feature.copies) for feature in find_features() if feature.copies]
 
 
@@ -75,12 +75,8 @@ _ALL = 1_000_000
 
 
 def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
-    """Return what an agent has beside what a file holds.
-
-    Args:
-        lines: number of a conversation -> the messages of it that the file holds; the first one's are the agent's.
-    Raises: NotFound.
-    """
+    """Return what an agent has beside what agent files of the second layout hold. `lines`: number of a conversation ->
+    the ids of its messages in the file, in order. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.owners.list_agents("archives", archive.id)) != [agent_id]:
@@ -105,19 +101,18 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
 
 
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
-    """Return what the agent has forgotten, with what others have that share a block or its graph, where it stood in
-    one."""
+    """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
     found = [*tx.corrections.forgotten(agent_id)]
     for table, kind in (("blocks", "block"), ("graphs", "fact")):
         for owner_id in (id_ for of, id_ in tx.owners.list(agent_id) if of == table):
             for other in tx.owners.list_agents(table, owner_id):
-                there = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
-                found += [one for one in there if one not in found]
+                corrections = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
+                found += [one for one in corrections if one not in found]
     return found
 
 
 def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Message]) -> ConversationCopy:
-    """Return a conversation without its messages."""
+    """Return the copy of the conversation `seq` without its messages; `turns` are those that the file holds."""
     line = tx.conversations.get_by_seq(agent_id, seq)
     rows: Sequence[Message] = ()
     if line.pending_from is not None:
@@ -152,15 +147,15 @@ def _has_place(message: Message) -> bool:
 def restore_agent(
     tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], *, author: Author, ids: Ids, at: datetime
 ) -> Sequence[str]:
-    """Give an agent that was made of a file what else the file holds of it; return what is left out.
+    """Give an agent that was made from an agent file the rest of what the file holds; return what was left out.
 
     Args:
         lines: the numbers of its conversations, which have their messages, in the order of those of the copy.
     Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
     """
     before = tx.agents.get(agent_id)
-    kept = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
-    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **kept}
+    rules = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
+    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **rules}
     update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
     for block in tx.blocks.list_by_agent(agent_id):
         values = copy.block_values.get(block.label, ())
@@ -190,10 +185,10 @@ def restore_agent(
             elif value != (block := tx.blocks.get(block_id)).value:
                 tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
     turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
-    held = HeldRows(turns, passages, turns_read)
+    copied_rows = HeldRows(turns, passages, turns_read)
     return [
         line
         for part in copy_parts()
         if part.name in copy.parts
-        for line in part.restore(tx, agent_id, copy.parts[part.name], held, ids, at)
+        for line in part.restore(tx, agent_id, copy.parts[part.name], copied_rows, ids, at)
     ]

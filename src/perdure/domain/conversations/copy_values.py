@@ -14,7 +14,7 @@ from perdure.core.passages import Passage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockValue:
-    """A value that a block had, and who gave it."""
+    """A value that a block had, and the kind of author that wrote it."""
 
     value: str
     by: Literal["agent", "user", "system"]
@@ -23,7 +23,7 @@ class BlockValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCallCopy:
-    """A call without a result, in an answer of which a call waits for somebody; see `ToolCall`."""
+    """A call without a result, in an answer with a call that waits for a person or the caller; see `ToolCall`."""
 
     awaits: Waits | None = None
     tool_digest: str | None = None
@@ -35,9 +35,9 @@ class ConversationCopy:
     """A conversation; its own model and options are as `ConversationChanges` has them.
 
     Attributes:
-        blocks: label -> what it sees in place of the agent's block; None: it sees none.
-        messages: as the file has those of the agent, which are of the first conversation; that one has none here.
-        open_calls: of its last answer, by their ids; empty: it waits for nobody.
+        blocks: label -> the value that it has in place of the agent's block; None: it has no block of this label.
+        messages: its messages, in the form of the file; empty for the first one, whose messages are the agent's.
+        open_calls: id -> a call of its last answer that has no result; empty: it waits for nothing.
         turns_read: how many of its turns were read in the background.
     """
 
@@ -59,8 +59,8 @@ class AgentCopy:
 
     Attributes:
         block_values: label -> the values of a block, oldest first, with the one that it has.
-        passages: of the archive that it inserts into.
-        parts: name of a `CopyPart` -> what it has copied.
+        passages: the passages of the archive that it inserts into.
+        parts: name of a `CopyPart` -> the data that it copied.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class AgentCopy:
 
 
 class HiddenText:
-    """A text that an agent has forgotten, and when; the rows of a file are to read as if it had been erased."""
+    """A text that an agent forgot at the time `at`. It is taken out of the rows of a file, as the store erased it."""
 
     def __init__(self, text: str, at: datetime) -> None:
         self.redactor, self._at = Redactor(text), at
@@ -83,7 +83,7 @@ class HiddenText:
         fields: Sequence[str],
         which: Callable[[Mapping[str, Any]], bool] = lambda row: True,
     ) -> None:
-        """Replace it in these fields of rows; a list of names has each once."""
+        """Redact the text in these fields of the `rows` that `which` selects, in place; lists keep each name once."""
         for row in filter(which, rows):
             texts = {name: row[name] for name in fields if row.get(name) is not None}
             for name, after in self.redactor.redact_fields(texts).items():
@@ -91,5 +91,5 @@ class HiddenText:
                     row[name] = list(dict.fromkeys(after)) if name in ("tags", "aliases") else after
 
     def is_old(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row was written before; then its text was not said anew."""
+        """Return whether a row was written before the text was forgotten; later rows may hold it again on purpose."""
         return datetime.fromisoformat(row["created_at"]) <= self._at

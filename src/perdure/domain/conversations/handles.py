@@ -102,7 +102,7 @@ def rows_of(target: SummaryNode | LogRows | Message) -> LogRows:
 
 
 def within(rows: LogRows, span: RowSpan) -> LogRows:
-    """Return the rows that lie in the span. Raises: ToolError: none do."""
+    """Return those of `rows` whose numbers lie in `span`. Raises: ToolError: none do."""
     first, last = span.within(rows.first, rows.last)
     if first > last:
         raise ToolError(f"these rows are not in {message_handle(rows.first, rows.last)}: rows are message numbers")

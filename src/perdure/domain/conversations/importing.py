@@ -29,7 +29,7 @@ class ImportedMessage:
         occurred_at: its time, with a zone.
         name: the speaker, where a role has several.
         id: its id at the source. A second import of the same id adds nothing.
-        parts: all of it, where it is more than `text`: calls of tools, and their results under the role `tool`.
+        parts: the whole message, where it is more than `text`: tool calls, or results under the role `tool`.
     """
 
     role: ImportedRole | Literal["tool"]
@@ -76,7 +76,7 @@ def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
 
 
 def parse_time(name: str, value: Any) -> datetime:
-    """Parse a datetime with a zone, or its ISO 8601 text, into UTC. Raises: InvalidInput."""
+    """Parse a datetime with a zone, or its ISO 8601 text, into UTC; `name` is its field. Raises: InvalidInput."""
     how = "give a time with a zone, such as 2026-11-20T15:30:00+01:00"
     if isinstance(value, str):
         try:
@@ -142,8 +142,10 @@ class ImportCount:
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> ImportCount:
-    """Append the messages that the conversation does not have, in order. No run of it may be active, for the messages
-    would separate its calls from their results. Raises: NotFound."""
+    """Append those of `drafts` that the conversation does not have, in order; `tokens` is the estimate of each.
+
+    No run of it may be active, for the messages would separate its calls from their results. Raises: NotFound.
+    """
     existing = tx.messages.find_existing([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
     for draft, count in zip(drafts, tokens, strict=True):
@@ -161,7 +163,7 @@ def as_imported(draft: Draft, at: datetime) -> Draft:
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:
-    """Return a text of 1 to `limit` characters, or None. Raises: InvalidInput."""
+    """Return the field `name` of a message after checking it: None or 1 to `limit` characters. Raises: InvalidInput."""
     if value is None:
         return None
     if not isinstance(value, str) or not 1 <= len(value) <= limit:

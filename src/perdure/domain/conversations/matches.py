@@ -29,7 +29,7 @@ _SEARCHES = frozenset(tools_with("recalls"))
 
 @dataclass(frozen=True, slots=True)
 class LineHits:
-    """The lines of a message that match, in order; `more`: the next matching line beyond the limit."""
+    """The lines of a message that match, in order, up to a limit; `more`: the number of the next line that matches."""
 
     message: Message
     matches: tuple[Match, ...]
@@ -38,7 +38,7 @@ class LineHits:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The hits of a search, and the message and line at which it stopped; None: at the end."""
+    """The hits of a search, and where it stopped: (message number, line number); None: all was searched."""
 
     hits: Sequence[LineHits]
     stopped: tuple[int, int] | None
@@ -57,9 +57,10 @@ def _scan(
     """Search messages in order until `most` lines match or a bound is reached.
 
     Args:
-        first_line: the number of a message, and its line to begin with.
-        text_of: the texts of a message to search, each with the number of its first line.
-        skip: the argument that skips a message, for the error text when the pattern takes too long in it.
+        first_line: (message number, line number) at which the search begins.
+        text_of: message -> (number of the first line, text) of each of its texts to search.
+        skip: message number -> the tool's argument that skips it, for the error when the pattern takes too long there.
+        per_row: the most matching lines of one message, which stops the search only of this message; None: no limit.
 
     Raises: ToolError: the pattern takes too long in the first message.
     """
@@ -101,7 +102,7 @@ def _scan(
 
 
 def _from_line(number: int, text: str, begin: int) -> str | None:
-    """Return the text from line `begin` on, where its first line is line `number`; None: it ends before."""
+    """Return `text`, whose first line has the number `number`, from the line `begin` on; None: it ends before that."""
     if begin <= number:
         return text
     rest = text.split("\n", begin - number)
@@ -109,7 +110,7 @@ def _from_line(number: int, text: str, begin: int) -> str | None:
 
 
 def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
-    """Return the texts of a message to search, each with its first line; `whole`: also what only repeats."""
+    """Return (number of its first line, text) of a message's texts; `whole`: also those that repeat stored ones."""
     return [
         (piece.first_line, piece.text)
         for piece in pieces_of(message)
@@ -118,7 +119,7 @@ def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
 
 
 def clip_line(line: str, match: Match, width: int = CLIPS[0]) -> str:
-    """Return the line, or its part around the match."""
+    """Return the line, or its part of `width` characters around the match, with ellipses."""
     if len(line) <= width:
         return line
     first = max(0, min(match.start - width // 3, len(line) - width))
@@ -127,17 +128,18 @@ def clip_line(line: str, match: Match, width: int = CLIPS[0]) -> str:
 
 
 def _place(line: str, match: Match, width: int) -> str:
-    """Return `120`, or `120:4904` with the character of the match when the line is clipped."""
+    """Return the line number of a match, `120`, and if the line is clipped the character too: `120:4904`."""
     return str(match.line) if len(line) <= width else f"{match.line}:{match.start + 1}"
 
 
 def grep_log(
     tx: Tx, rows: LogRows, search: Pattern, budget: Budget, *, first_line: int, whole: bool, call_message_id: MessageId
 ) -> str:
-    """Return the lines that match, newest message first, from line `first_line` of the newest on.
+    """Return the lines that match as a tool's answer within `budget`, newest message first.
 
     Args:
-        whole: also search what only repeats: results of searches, and calls of them.
+        first_line: the line of the newest message with which the search begins.
+        whole: also search calls and results of tools that only repeat what is stored elsewhere.
         call_message_id: the message of the call, which holds the pattern itself.
 
     Raises: ToolError.
@@ -166,6 +168,7 @@ def grep_log(
         return f'[{"Newest first" if lines else "No match yet"}. Go on: from="{go_on}"]'
 
     def render(width: int, count: int) -> str:
+        """The first `count` hits in lines of `width` characters, and the last line."""
         entries = [
             f"{message_handle(message.seq)}:{_place(text, match, width)} {message.role}| "
             f"{clip_line(text, match, width)}"
@@ -177,7 +180,7 @@ def grep_log(
 
 
 def grep_messages(tx: Tx, rows: LogRows, search: Pattern, budget: Budget, timezone: tzinfo) -> str:
-    """Return the messages with matching lines, oldest first, each with its first matches."""
+    """Return a tool's answer: messages with their first matching lines, oldest first, by budget. Raises: ToolError."""
     scan = _scan(
         read_rows(tx, rows),
         search,
@@ -197,6 +200,7 @@ def grep_messages(tx: Tx, rows: LogRows, search: Pattern, budget: Budget, timezo
         return f'[{"" if hits else "No match yet. "}Go on: rows="{stopped}.."]'
 
     def render(width: int, count: int) -> str:
+        """The first `count` messages, with lines of `width` characters, and the last line."""
         entries = [_entry(hit, lines, width, around=1, timezone=timezone) for hit, lines in hits[:count]]
         return "\n".join((*entries, end_line(count)))
 
@@ -204,7 +208,7 @@ def grep_messages(tx: Tx, rows: LogRows, search: Pattern, budget: Budget, timezo
 
 
 def grep_lines(message: Message, span: LineSpan, search: Pattern, budget: Budget, timezone: tzinfo) -> str:
-    """Return the matching lines of one message within `span`."""
+    """Return the matching lines of one message within `span` as a tool's answer within `budget`. Raises: ToolError."""
     body = body_of(message)
     lines = body.split("\n")
     check_lines(message, lines, span)
@@ -231,6 +235,7 @@ def grep_lines(message: Message, span: LineSpan, search: Pattern, budget: Budget
         return f'[Go on: lines="{line}..{last}"]'
 
     def render(width: int, count: int) -> str:
+        """The first `count` hits in lines of `width` characters, and the last line."""
         entry = _entry(LineHits(message, matches[:count]), lines, width, around=2, timezone=timezone)
         return f"{entry}\n{end_line(count)}"
 

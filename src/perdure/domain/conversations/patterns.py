@@ -24,7 +24,7 @@ _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x", re.ASCII)  # digits of a count may then
 
 
 class PatternSlow(Exception):
-    """The time of the call is up."""
+    """The search took longer than `SEARCH_S`, the time of one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class Match:
 
 
 class Pattern:
-    """A pattern, and the time that a call may spend on it. How marks are written doesn't count: places are those in a
-    text as `name_form` writes it. Raises: ToolError: the pattern is invalid or too large."""
+    """A regular expression, and the time that one tool call may spend on it. Letters match however their marks are
+    written: the indexes of matches are those in the `name_form` of a text.
+
+    Raises: ToolError: the pattern is invalid or too large.
+    """
 
     def __init__(self, pattern: str) -> None:
         _check_pattern(pattern)
@@ -58,7 +61,7 @@ class Pattern:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time of the call, `SEARCH_S` seconds from its first search on, is up."""
         return self._seconds_left() <= 0
 
     def _seconds_left(self) -> float:
@@ -69,7 +72,7 @@ class Pattern:
         return self._until - now
 
     def matches(self, text: str, *, first_line: int = 1) -> Iterator[Match]:
-        """Yield the first match of each line that has one, in order. Raises: PatternSlow."""
+        """Yield the first match of each line; `first_line`: the number of the first line. Raises: PatternSlow."""
         at, line, line_at, text = 0, first_line, 0, name_form(text)
         while (place := self._find(text, at)) is not None:
             start, end = place

@@ -44,7 +44,7 @@ class StepTimes:
 
 
 def times_of(step: Step, messages: Sequence[Message]) -> StepTimes:
-    """The times of a step; `messages` are those of its run."""
+    """Return the times of a step; `messages` are those of its run."""
     results = [message.created_at for message in messages if message.step_id == step.id and message.results]
     return StepTimes(
         step_id=step.id,
@@ -55,17 +55,15 @@ def times_of(step: Step, messages: Sequence[Message]) -> StepTimes:
 
 
 def trace_id(run_id: RunId) -> str:
-    """The id of a run's trace: the 32 hexadecimal digits of the run's id."""
+    """Return the id of a run's trace: the 32 hexadecimal digits of the run's id."""
     return run_id.split("-", 1)[1].replace("-", "")
 
 
 def spans_of(
     run: Run, steps: Sequence[Step], messages: Sequence[Message], call_starts: Mapping[str, datetime]
 ) -> Sequence[RunSpan]:
-    """The spans of a run, by their starts: the run, `agent_step` for each model call, and each tool call by its name.
-
-    A call whose start is not stored began when the model had answered: tools of memory run in one transaction.
-    """
+    """Return the spans of a run by their starts: the run, `agent_step` for each model call, each tool call by name.
+    `call_starts`: id of a tool call -> its start; else, as for memory tools, when the model had answered."""
     root = RunSpan(
         id=_span_id(run.id),
         parent_id=None,
@@ -108,4 +106,5 @@ def spans_of(
 
 
 def _span_id(text: str) -> str:
+    """Return the id of the span of a thing with this id or key, the same at each look."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

@@ -43,7 +43,7 @@ def archive_line(archive: Archive) -> str:
 
 
 def passage_line(passage: Passage) -> str:
-    """Return the line of a passage, without a line end. That it was imported is said anew by who imports it."""
+    """Return the line of a passage, without a line end or sources that are imports: the next import adds its own."""
     sources = [str(one.source) for one in passage.sources if one.source.label != "import"]
     return _line(
         {
@@ -105,7 +105,8 @@ def _parse_sources(values: Any) -> tuple[WriteSource, ...]:
 
 
 def open_import(tx: Tx, archive: Archive, new_id: ArchiveId) -> Archive:
-    """Return the archive of a header, by id or else by name; create it if it is missing. Raises: InvalidInput."""
+    """Return the stored archive with the id, or else the name, of `archive`, a parsed header; if there is none, create
+    it, with `new_id` where the header has no id. Raises: InvalidInput."""
     if archive.id:
         found = [*tx.archives.list_by_ids([archive.id]).values()]
     else:
@@ -169,4 +170,5 @@ def _parse_header(fields: dict[str, Any]) -> Archive:
 
 
 def _line(fields: dict[str, Any]) -> str:
+    """Return fields as one line of JSON, in ASCII."""
     return json.dumps(fields)  # escapes what is not ASCII: half a surrogate pair has no other form

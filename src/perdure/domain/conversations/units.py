@@ -63,7 +63,7 @@ def update_conversation(
 
 
 def changed_settings(before: Mapping[str, Any], changes: ConversationChanges) -> dict[str, Any]:
-    """A conversation's settings with the changes, which are checked. Raises: InvalidInput."""
+    """Return a conversation's settings, `before`, with the changes, after checking these. Raises: InvalidInput."""
     for name in ("summary", "description"):
         check_short_text(name, changes.get(name), SUMMARY_CHARS)
     settings = dict(before)
@@ -89,28 +89,28 @@ Batch = tuple[RunId | None, StepId]
 
 
 def batch_of(message: Message) -> Batch | None:
-    """The batch that a row belongs to; None: it holds no results."""
+    """Return the batch of results to which a message belongs; None: it holds no results."""
     if message.role != "tool" or message.kind != "message" or message.step_id is None:
         return None
     return message.run_id, message.step_id
 
 
 def join_batches(messages: Iterable[Message]) -> list[Message]:
-    """The messages in their order, each batch as its row of the lowest number with the results of all its rows."""
+    """Return the messages in order, those of each batch joined into one, as `join_rows` does, where the first was."""
     rows: dict[Batch, list[Message]] = {}
-    kept: list[Message | Batch] = []
+    entries: list[Message | Batch] = []
     for message in messages:
         batch = batch_of(message)
         if batch is None:
-            kept.append(message)
+            entries.append(message)
             continue
         if batch not in rows:
-            kept.append(batch)
+            entries.append(batch)
         rows.setdefault(batch, []).append(message)
-    return [one if isinstance(one, Message) else join_rows(rows[one]) for one in kept]
+    return [one if isinstance(one, Message) else join_rows(rows[one]) for one in entries]
 
 
 def join_rows(rows: Iterable[Message]) -> Message:
-    """The rows of one batch, at least one, as one message."""
+    """Return the rows of one batch, at least one, as one message: the first row with the results of all."""
     ordered = sorted(rows, key=lambda row: row.seq)
     return replace(ordered[0], parts=tuple(part for row in ordered for part in row.parts))

@@ -31,8 +31,7 @@ PASSAGE_SOURCE: Point[[Tx, Passage], Source | None] = Point("passage_source")
 def context_sources(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, before_seq: int, everything: bool = False
 ) -> tuple[WriteSource, ...]:
-    """Return the sources that are in the context of a message with the number `before_seq`; with `everything` also
-    those that left it without a summary. Raises: NotFound."""
+    """Return the sources in the context of the message `before_seq`; `everything`: also of earlier contexts."""
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     entered = tx.sources.list_by_conversation(
         agent_id, conversation_seq, from_seq=conversation.first_seq, before_seq=before_seq
@@ -44,7 +43,7 @@ def context_sources(
 
 
 def _first_in_context(tx: Tx, conversation: Conversation) -> tuple[int, Sequence[int]]:
-    """The number from which on messages are in the context, and those of pinned ones before it."""
+    """Return (the number of the first message in the context, the numbers of pinned messages before it)."""
     if conversation.prefix_seq is None:
         return conversation.first_seq, ()
     prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
@@ -54,7 +53,7 @@ def _first_in_context(tx: Tx, conversation: Conversation) -> tuple[int, Sequence
 def range_sources(
     tx: Tx, agent_id: AgentId, conversation_seqs: Iterable[int], *, from_seq: int, upto_seq: int
 ) -> tuple[Source, ...]:
-    """Return what these messages of some conversations brought, the least trusted first."""
+    """Return the sources of the messages [`from_seq`, `upto_seq`] of these conversations, the least trusted first."""
     entered = [
         one
         for seq in conversation_seqs
@@ -64,13 +63,13 @@ def range_sources(
 
 
 def sources_of_messages(tx: Tx, messages: Sequence[Message]) -> tuple[Source, ...]:
-    """Return what these messages say from outside: what they brought, and of an agent's words what was said to it
-    before. Raises: NotFound."""
+    """Return the sources of what these messages say: those that they brought and, for an agent's words, those that had
+    entered its conversation before. Raises: NotFound."""
     return tuple(dict.fromkeys(source for found in sources_by_message(tx, messages).values() for source in found))
 
 
 def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId, Sequence[Source]]:
-    """Message -> what it says from outside, and what was said to an agent before. Raises: NotFound."""
+    """Return id of a message -> its sources, as `sources_of_messages` says. Raises: NotFound."""
     by_line: dict[tuple[AgentId, int], list[Message]] = {}
     for message in messages:
         by_line.setdefault((message.agent_id, message.conversation_seq), []).append(message)
@@ -84,18 +83,18 @@ def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId
                 agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq, most=SOURCES_MAX
             )
         for row in rows:
-            said: Iterable[Source] = ()
+            earlier: Iterable[Source] = ()
             if row.role == "assistant" and before is None:  # too many to be read at once
                 entered = context_sources(tx, agent_id, conversation_seq, before_seq=row.seq, everything=True)
-                said = (one.source for one in entered)
+                earlier = (one.source for one in entered)
             elif row.role == "assistant" and before is not None:
-                said = (source for source, seq in before.items() if seq < row.seq)
-            found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *said)))
+                earlier = (source for source, seq in before.items() if seq < row.seq)
+            found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *earlier)))
     return found
 
 
 def writes_of_passages(tx: Tx, passages: Sequence[Passage]) -> Mapping[str, MemoryWrite]:
-    """Id of a passage -> its write, of those whose sources are known."""
+    """Return id of a passage -> its write, of those passages whose sources are known."""
     by_archive: dict[ArchiveId, list[str]] = {}
     for passage in passages:
         by_archive.setdefault(passage.archive_id, []).append(passage.id)
@@ -104,13 +103,13 @@ def writes_of_passages(tx: Tx, passages: Sequence[Passage]) -> Mapping[str, Memo
 
 
 def with_sources(tx: Tx, passages: Sequence[Passage]) -> list[Passage]:
-    """Return these passages with what they were written from."""
+    """Return these passages with the sources of their writes in `sources`."""
     writes = writes_of_passages(tx, passages)
     return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]
 
 
 def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ...]:
-    """Return what these passages say from outside: the sources they were written from, and the files they are of."""
+    """Return the untrusted sources of these passages: those they were written from, and the files they are parts of."""
     writes = writes_of_passages(tx, passages).values()
     found = dict.fromkeys(one.source for write in writes for one in write.sources if not one.source.is_trusted)
     for passage in passages:
@@ -122,7 +121,7 @@ def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ..
 
 
 def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
-    """Return what the texts that automatic recall added to a request bring from outside."""
+    """Return the untrusted sources of the texts that automatic recall added to a request, by its event."""
     ids: dict[str, list[str]] = {}
     for shown in event.sources:
         ids.setdefault(shown["kind"], []).append(shown["id"])
@@ -140,14 +139,15 @@ def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
 
 
 def sources_of_notes(tx: Tx, agent_id: AgentId, conversation_seq: int) -> tuple[Source, ...]:
-    """Return what the working notes of a conversation may come from: all that was in the context when the agent wrote
-    them last, older notes included. Later versions by others, such as a correction of one word, take nothing away."""
+    """Return the untrusted sources of a conversation's working notes: all that were in the context when the agent wrote
+    the notes last, older notes included. Later versions by others, such as a correction of one word, remove none."""
     block = tx.blocks.find(agent_id, WORKING_CHECKPOINT, conversation_seq)
     return () if block is None else sources_of_block(tx, block)
 
 
 def sources_of_block(tx: Tx, block: Block) -> tuple[Source, ...]:
-    """Return what a block that its agent rewrites as a whole may come from."""
+    """Return the untrusted sources of a block that its agent always rewrites as a whole: those of the agent's newest
+    version, and of later versions by others."""
     refs: list[str] = []
     for version in _versions(tx, block):
         if not version.value.strip():
@@ -160,7 +160,7 @@ def sources_of_block(tx: Tx, block: Block) -> tuple[Source, ...]:
 
 
 def _versions(tx: Tx, block: Block) -> Iterator[BlockVersion]:
-    """The versions of a block, newest first."""
+    """Yield the versions of a block, newest first."""
     page = tx.blocks.versions(block.id, limit=VERSIONS_PER_PAGE)
     while page:
         yield from page
@@ -168,20 +168,20 @@ def _versions(tx: Tx, block: Block) -> Iterator[BlockVersion]:
 
 
 def captured_sources(tx: Tx, messages: Sequence[Message]) -> tuple[WriteSource, ...]:
-    """Return what a passage of these messages may come from."""
+    """Return the sources of a passage made of these messages, each with the first message that has it."""
     found = sources_by_message(tx, messages)
     ids = {source: message.id for message in reversed(messages) for source in found[message.id]}
     return sort_captured(ids)
 
 
 def sort_captured(ids: Mapping[Source, MessageId]) -> tuple[WriteSource, ...]:
-    """Return sources with the messages that they came with, the least trusted first."""
+    """Return the sources of a write, the least trusted first, from source -> the message that brought it."""
     ordered = sorted(ids, key=lambda source: -TRUST_LABELS.index(source.label))
     return tuple(WriteSource(source, (ids[source],)) for source in ordered)
 
 
 def passage_sources(tx: Tx, passage_ids: Sequence[PassageId]) -> tuple[Source, ...]:
-    """Return what these passages, as far as they are there, say from outside."""
+    """Return the untrusted sources of the passages with these ids that exist."""
     places = tx.passages.find_places(passage_ids)
     passages = [
         passage

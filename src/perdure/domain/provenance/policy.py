@@ -1,6 +1,5 @@
 """What the results of tools bring from outside, and the setting `untrusted_writes`: what becomes of memory that an
-agent writes after content from outside entered its context.
-"""
+agent writes after content from outside entered its context."""
 
 from __future__ import annotations
 
@@ -35,13 +34,13 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class WriteGate:
-    """What becomes of a write, and the sources in its context; without any it is the agent's own."""
+    """The policy for one write of memory, and the sources in its context; without any it is the agent's own words."""
 
     policy: WritePolicy
     sources: tuple[WriteSource, ...] = ()
 
     def check(self, tool: str, *, is_approved: bool) -> None:
-        """Raises: UntrustedWrite: the write may not be made."""
+        """Check that `tool` may write. `is_approved`: a person has approved the call. Raises: UntrustedWrite."""
         if self.policy == "block" or (self.policy == "approve" and not is_approved):
             raise UntrustedWrite(tool, describe_sources(self.sources), self.policy)
 
@@ -50,7 +49,7 @@ OPEN_GATE = WriteGate("allow")
 
 
 def policy_of(settings: Mapping[str, Any]) -> WritePolicy:
-    """Return the policy in an agent's settings."""
+    """Return the policy in an agent's settings, else the default one."""
     value = settings.get(UNTRUSTED_WRITES)
     return next((policy for policy in POLICIES if policy == value), DEFAULT_POLICY)
 
@@ -71,25 +70,25 @@ def load_policy(tx: Tx, agent: Agent) -> WritePolicy:
 
 
 def load_gate(tx: Tx, agent: Agent, conversation_seq: int, *, before_seq: int) -> WriteGate:
-    """Return what becomes of a write by a call in the message with this number. Raises: NotFound."""
+    """Return the gate for a write by a call in the message with the number `before_seq`. Raises: NotFound."""
     sources = context_sources(tx, agent.id, conversation_seq, before_seq=before_seq)
     return gate_of(tx, agent, sources)
 
 
 def gate_of(tx: Tx, agent: Agent, sources: tuple[WriteSource, ...]) -> WriteGate:
-    """Return what becomes of a write with these sources."""
+    """Return the gate for a write by this agent with these sources in its context."""
     if not sources or (policy := load_policy(tx, agent)) == "allow":
         return OPEN_GATE
     return WriteGate(policy if is_from_outside(one.source for one in sources) else "label", sources)
 
 
 def is_from_outside(sources: Iterable[Source]) -> bool:
-    """Return whether one of these sources is one that a policy is asked about."""
+    """Return whether one of these sources has a label in `OUTSIDE`, to which policies for writes apply."""
     return any(source.label in OUTSIDE for source in sources)
 
 
 def writes_memory(tx: Tx, tool: Tool) -> bool:
-    """Return whether calls of a tool may change memory: a built-in one, or one of somebody's that takes the agent."""
+    """Return whether calls of a tool may change memory: of a built-in one, or of a custom one that takes the agent."""
     if tool.spec.kind == "memory":
         return tool_writes_memory(tool.spec.name)
     code = tx.tools.code(tool.id) if tool.spec.kind == "custom" else None
@@ -108,7 +107,8 @@ _OWN = frozenset({"ask_user"})
 
 
 def foreign_sources(tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome) -> tuple[Source, ...]:
-    """Return what the outcome of a tool that runs outside the store brings: what the tool says itself, else the tool.
+    """Return the sources of a tool's outcome: those that the outcome names, else one for the tool; none of a tool that
+    reads the agent's own store.
 
     A call that was refused brings nothing, one that failed does: its error may hold anything.
     """
@@ -134,7 +134,7 @@ def foreign_sources(tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutco
 
 
 def _agents(arguments: Mapping[str, Any], outcome: ToolOutcome) -> list[str]:
-    """The agents that answered, or were written to."""
+    """Return the ids of the agents that answered a call, or to which it wrote, each once."""
     try:
         answers = json.loads(outcome.text)
     except ValueError:

@@ -27,8 +27,8 @@ class MemoryCall:
         ids: makes the ids of what the call creates.
         result_tokens: the most tokens of the result, counted by `counter`.
         window_tokens: the model's window.
-        person: who runs the tool by hand; None: the agent itself calls it.
-        sources: what entered the context before the call.
+        person: the person who runs the tool by hand; None: the agent itself calls it.
+        sources: the sources that were in the context of the call.
     """
 
     agent: Agent
@@ -44,7 +44,7 @@ class MemoryCall:
 
     @property
     def author(self) -> Author:
-        """The author of edits: the agent, with run and message, or who runs the tool by hand."""
+        """The author of edits: the agent, with run and message, or the person who runs the tool by hand."""
         return self.person or Author(
             kind="agent",
             id=self.agent.id,
@@ -56,20 +56,19 @@ class MemoryCall:
 
     @property
     def passage_sources(self) -> tuple[WriteSource, ...]:
-        """What a passage that the call stores may come from: at least the agent."""
+        """The sources of a passage that the call stores: at least the agent; none for a person."""
         if self.person is not None:
             return ()
         return self.sources or (WriteSource(Source("agent", self.agent.id), (self.message_id,)),)
 
 
 def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
-    """The block with this label that the agent has in the call's conversation; if there is none, the only one whose
-    label differs in case alone. Raises: BlockNotFound."""
+    """Return the agent's block with this label, else the only one that differs in case. Raises: BlockNotFound."""
     try:
         return find_block(tx, call.agent.id, label, call.run.conversation_seq)
     except BlockNotFound as error:
-        wanted = match_form(label.strip())
-        match [one for one in error.known if match_form(one) == wanted]:
+        label_form = match_form(label.strip())
+        match [one for one in error.known if match_form(one) == label_form]:
             case [known]:
                 return find_block(tx, call.agent.id, known, call.run.conversation_seq)
             case _:
@@ -79,11 +78,12 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
 def edit_own_block(
     tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block], *, whole: bool = False
 ) -> MemoryEdit:
-    """Edit one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises.
+    """Change one of the agent's blocks by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly; what `edit`
+    raises.
 
     Args:
         whole: the edit replaces all of the value, whatever it is. Then the model must have been shown that value, or
-            BlockChanged is raised: it would remove what somebody else wrote meanwhile.
+            BlockChanged is raised: the edit would remove what another writer wrote meanwhile.
     """
     before = find_own_block(tx, call, label)
     if before.read_only:  # before the edit: its own error would not help the model
@@ -97,7 +97,7 @@ def edit_own_block(
 
 
 def _is_shown(tx: Tx, call: MemoryCall, block: Block) -> bool:
-    """Whether the model was shown this version of the block. A person who runs a tool by hand is not asked."""
+    """Return whether the model was shown this version of the block; true for a person who runs a tool by hand."""
     if call.person is not None:
         return True
     conversation = tx.conversations.get_by_seq(call.agent.id, call.run.conversation_seq)

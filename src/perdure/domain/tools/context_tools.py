@@ -40,7 +40,7 @@ def context_expand(
     where: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
-    """Show the content of a handle, as much as fits. Raises: ToolError."""
+    """Show the content of a handle within `max_tokens`; `engine_tools.toml` has the arguments. Raises: ToolError."""
     budget, timezone = (
         answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens),
         zone(call.agent.timezone),
@@ -62,19 +62,20 @@ def context_expand(
             return ToolOutcome(text=grep_messages(tx, inside, search, budget, timezone))
         return ToolOutcome(text=_messages(tx, _title(target, inside, timezone), inside, budget, timezone))
     message = target if isinstance(target, Message) else handles.find_message(tx, inside.agent_id, inside.first)
-    wanted = expand.parse_lines(lines) if lines else expand.LineSpan()
+    line_span = expand.parse_lines(lines) if lines else expand.LineSpan()
     if search is None:
-        return ToolOutcome(text=expand.show_message(message, wanted, budget, zone=timezone))
-    return ToolOutcome(text=grep_lines(message, wanted, search, budget, timezone))
+        return ToolOutcome(text=expand.show_message(message, line_span, budget, zone=timezone))
+    return ToolOutcome(text=grep_lines(message, line_span, search, budget, timezone))
 
 
 def context_grep(
     tx: Tx, call: MemoryCall, pattern: str, handle: str | None = None, max_tokens: int = DEFAULT_TOKENS, **more: str
 ) -> ToolOutcome:
-    """Show the lines that match, newest message first. Raises: ToolError.
+    """Show the lines that match `pattern`, newest message first, as many as fit `max_tokens`. Raises: ToolError.
 
     Args:
-        more: `from`, the message and line to continue at; Python reserves that name.
+        handle: the node or messages to search; None: the whole conversation.
+        more: `from`, the message and line to continue at, such as `msg-17:120`; Python reserves that name.
     """
     budget = answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens)
     search = Pattern(pattern)
@@ -111,12 +112,14 @@ def _of_result(
     search: Pattern | None,
     budget: expand.Budget,
 ) -> str:
-    """Show rows or values of a tool's result. Raises: ToolError: there is no such place, or no result."""
+    """Show a part of a tool's result, which is a table or JSON: the rows, the path or the condition of the call's
+    arguments, or the rows that `search` finds. Raises: ToolError: there is no such place, or no result."""
     results = target.results if isinstance(target, Message) else ()
     if len(results) != 1:
         raise ToolError("`path` and `where` are for the result of one tool: give its own handle, such as msg-17")
 
     def matches(text: str) -> bool:
+        """Whether the pattern is in the text. Raises: ToolError: it takes too long."""
         assert search is not None
         try:
             return next(search.matches(text), None) is not None
@@ -154,7 +157,7 @@ def _position(text: str) -> tuple[int, int]:
 
 
 def _title(target: SummaryNode | handles.LogRows | Message, inside: handles.LogRows, timezone: tzinfo) -> str:
-    """Return one line about the node and its messages; empty for other handles."""
+    """Return a line about a node: its messages, their dates, and those `inside` that are shown; empty: no node."""
     if not isinstance(target, SummaryNode):
         return ""
     dates = f"{target.since.astimezone(timezone):%Y-%m-%d} to {target.until.astimezone(timezone):%Y-%m-%d}"
@@ -171,7 +174,7 @@ def _children(
     budget: expand.Budget,
     timezone: tzinfo,
 ) -> str:
-    """List the nodes below a node, or those whose summary matches. Raises: ToolError."""
+    """List the nodes below `node`: those in `span`, or those whose summary `search` matches. Raises: ToolError."""
     nodes = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
     if span is not None and nodes:
         first, last = span.within(nodes[0].seq, nodes[-1].seq)
@@ -201,7 +204,7 @@ def _children(
 
 
 def _messages(tx: Tx, title: str, rows: handles.LogRows, budget: expand.Budget, timezone: tzinfo) -> str:
-    """List messages, as many as fit, and say how to go on."""
+    """List messages under the line `title`, as many as fit, and say how to go on."""
     messages: list[Message] = []
     chars = 0
     for message in handles.read_rows(tx, rows):
@@ -220,8 +223,8 @@ def _messages(tx: Tx, title: str, rows: handles.LogRows, budget: expand.Budget, 
         """Return the handles of the messages after the first `count`; empty: none are left."""
         if count and messages[count - 1].seq >= last.seq:
             return ""
-        rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
-        first = next(handles.read_rows(tx, rest, page=1)).seq
+        other_rows = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
+        first = next(handles.read_rows(tx, other_rows, page=1)).seq
         # The middle by numbers, moved on to the next message, so that each part begins with one.
         middle = (first + last.seq) // 2 + 1
         second = next(handles.read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None

@@ -54,7 +54,7 @@ def run_memory_command(
     old_path: str | None = None,
     new_path: str | None = None,
 ) -> ToolOutcome:
-    """Run one command. Raises: InvalidArguments: a missing argument; the errors of the edits."""
+    """Run one command of the tool `memory`. Raises: InvalidArguments: an argument is missing; the errors of edits."""
     match command:
         case "view":
             return _view(tx, call, path or ROOT)
@@ -117,6 +117,7 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     new_label = label if new_path is None else check_label(_label(new_path, "new_path"))
 
     def rename(block: Block) -> Block:
+        """The block with the new label and description. Raises: BlockReadOnly."""
         if block.read_only:
             raise BlockReadOnly(label)
         return replace(block, label=new_label, description=block.description if description is None else description)
@@ -138,13 +139,13 @@ def _result(text: str, edit: MemoryEdit, *, always: bool = False) -> ToolOutcome
 
 
 def _label(path: str | None, argument: str) -> str:
-    """Return the block's label: the path without /memories/."""
+    """Return the label of the block in a path, the value of `argument`: the path without /memories/."""
     label = _require(path, argument).strip()
     return f"{label}/".removeprefix(f"{ROOT}/").strip("/") if label.startswith("/") else label
 
 
 def _require(value: Any, argument: str) -> str:
-    """Return an argument that the command needs. Raises: InvalidArguments: it is missing."""
+    """Return the value of an argument that the command needs. Raises: InvalidArguments: it is missing."""
     if not isinstance(value, str) or (argument != "insert_text" and not value):
         raise InvalidArguments("memory", f"this command needs {argument!r}")
     return value
@@ -166,18 +167,16 @@ _NUMBERED = re.compile(r"\s{0,3}(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
 
 def rethink_user_memory(tx: Tx, call: MemoryCall, new_memory: str) -> ToolOutcome:
     """Rewrite the block about the user; the result is its new value. Raises: as `edit_own_block` of the whole."""
-    done = edit_own_block(tx, call, USER_BLOCK, lambda block: rewrite(block, new_memory), whole=True)
-    return ToolOutcome(text=done.block.value, edits=(done,) if done.diff else ())
+    edit = edit_own_block(tx, call, USER_BLOCK, lambda block: rewrite(block, new_memory), whole=True)
+    return ToolOutcome(text=edit.block.value, edits=(edit,) if edit.diff else ())
 
 
 def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]) -> ToolOutcome:
-    """Store parts of the transcript in the agent's archive, each behind its context.
-
-    Raises: ToolError: there is no transcript, or it has no such lines; nothing is stored then.
-    """
+    """Store parts of the transcript that the agent was given to read in its archive. `chunks` have `start_index` and
+    `end_index`, line numbers of it, and a `context` to put before. Raises: ToolError: it has no such lines."""
     rows = () if call.person is not None else tx.messages.list_by_run(call.run)  # a call by hand is in no run
-    said = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
-    lines = transcript_lines("\n".join(said))
+    texts = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
+    lines = transcript_lines("\n".join(texts))
     if not lines:
         raise ToolError("there is no transcript to store parts of: it stands in the message that you are answering")
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
@@ -208,8 +207,8 @@ def update_working_checkpoint(tx: Tx, call: MemoryCall, key_info: str, related_s
 
 
 def transcript_lines(text: str) -> dict[int, str]:
-    """Return the lines of a transcript by number, without it. A line without a number goes on with the one before it;
-    if none has one, they count from 0. What a companion is given to read ends with its tag."""
+    """Return number -> line of a transcript, which may end with `READING_TAG`. A line without a number goes on with the
+    one before it; if none has a number, they count from 0."""
     lines: dict[int, str] = {}
     for line in filter(str.strip, text.splitlines()):
         if line == _END:
@@ -222,19 +221,21 @@ def transcript_lines(text: str) -> dict[int, str]:
 
 
 def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[..., ToolOutcome]:
-    """The tool that changes one of the agent's blocks by `edit`, a function `(block, **arguments)`.
+    """Return the tool that changes one of the agent's blocks by `edit`, a function `(block, **arguments)`.
 
     Its result is the block's new value, which shows the edit to the model. `whole`: as of `edit_own_block`.
     """
 
     def edit_block(tx: Tx, call: MemoryCall, label: str, **arguments: Any) -> ToolOutcome:
-        done = edit_own_block(tx, call, label, partial(edit, **arguments), whole=whole)
-        return ToolOutcome(text=done.block.value, edits=(done,) if done.diff else ())
+        """The tool: `label` names the block, `arguments` are those of the edit."""
+        result = edit_own_block(tx, call, label, partial(edit, **arguments), whole=whole)
+        return ToolOutcome(text=result.block.value, edits=(result,) if result.diff else ())
 
     return edit_block
 
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
+    """Store `content` as a passage in the archive that the agent inserts into."""
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     source: dict[str, str] = {"agent_id": call.agent.id}
     if call.person is None:
@@ -248,7 +249,7 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
 
 
 def _send_message(tx: Tx, call: MemoryCall, message: str) -> ToolOutcome:
-    """Nothing more is to do: the call itself is the message, and clients are shown it in the agent's words."""
+    """Answer a call of `send_message`, which itself is what clients are shown. Raises: InvalidArguments: empty."""
     if not message.strip():
         raise InvalidArguments("send_message", "'message' is empty: say something, or don't call it")
     return ToolOutcome(text="Sent message successfully.")

@@ -1,6 +1,5 @@
 """Units of work on tools: create them from a source, change and delete them; store the built-in ones; search them by
-words.
-"""
+words."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ _CODE_FIELDS = ("requirements", "environment", "network", "memory_mb")
 
 
 def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
-    """Build a tool from its source. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
+    """Return a custom tool and its code, not yet stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
     _check_values(new)
     if new.schema is not None:
         check_json("the tool's schema", new.schema)
@@ -126,7 +125,7 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
         )
         name, description, parameters = new.name or parsed.name, parsed.description, parsed.parameters
         code = ToolCode(
-            source=parsed.source, function=parsed.function, takes_agent=parsed.takes_agent, left_empty=parsed.left_empty
+            source=parsed.source, function=parsed.name, takes_agent=parsed.takes_agent, left_empty=parsed.left_empty
         )
     check_json("the tool's schema", parameters)
     spec = ToolSpec(
@@ -182,12 +181,8 @@ def create_tool(
 def upsert_tool(
     tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: datetime, fields: Collection[str] | None = None
 ) -> Tool:
-    """Create the tool of this name or replace it.
-
-    Args:
-        fields: the fields to replace of an existing tool; by default all.
-    Raises: as `create_tool`; AlreadyExists: that tool has no source.
-    """
+    """Create the tool, or replace in the one of its name these `fields`, None: all. Raises: as `create_tool`;
+    AlreadyExists: that tool has no source."""
     tool, code = build_tool(new, tool_id)
     _check_size(tx, tool)
     before = _find_named(tx, tool.spec.name)
@@ -226,11 +221,8 @@ def unsealed_tools(tx: Tx, *, limit: int) -> Sequence[ToolId]:
 
 
 def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, cipher: Cipher, at: datetime) -> Tool:
-    """Change a tool and return it.
-
-    Raises: NotFound, SourceInvalid, SchemaMismatch; InvalidInput: an invalid value or field; ToolBuiltIn: a field that
-        can't change without a source; AlreadyExists: another tool has the name.
-    """
+    """Change a tool and return it. Raises: NotFound, SourceInvalid, SchemaMismatch; InvalidInput: an invalid value or
+    field; ToolBuiltIn: a field that can't change without a source; AlreadyExists: another tool has the name."""
     check_fields("a tool", changes, ToolChanges.__annotations__)
     before, code = tx.tools.get(tool_id), tx.tools.code(tool_id)
     if code is None:
@@ -259,7 +251,7 @@ def delete_tool(tx: Tx, tool_id: ToolId) -> None:
 
 
 def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Return the specs of built-in tools and of the program's functions that differ from the stored ones.
+    """Return those of `specs`, of built-in tools and the program's functions, that differ from `stored`: name -> tool.
 
     A user's options of a built-in tool stay. A built-in tool with the name of a user's tool is skipped.
     Raises: AlreadyExists: a function has the name of a user's tool; ToolBuiltIn: of a built-in one.
@@ -294,7 +286,7 @@ def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> N
 
 
 def _find_named(tx: Tx, name: str) -> Tool | None:
-    """Return the tool with a name, if any. Raises: ToolBuiltIn."""
+    """Return the custom tool or function with this name; None: there is none. Raises: ToolBuiltIn: it is built in."""
     before = tx.tools.find_by_name(name)
     built_in = before is not None and before.spec.kind in BASE_KINDS
     if built_in or name in CONTEXT_TOOL_SPECS or name in MEMORY_TOOL_SPECS:
@@ -303,7 +295,7 @@ def _find_named(tx: Tx, name: str) -> Tool | None:
 
 
 def _apply_changes(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
-    """Return the values from which to build the tool again, with the changes."""
+    """Return the values of a stored tool with the changes, from which the tool is built again."""
     values: dict[str, Any] = {name: getattr(before.spec, name) for name in _SPEC_FIELDS}
     values |= {name: getattr(code, name) for name in _CODE_FIELDS}
     values["environment"] = code.visible_environment
@@ -317,7 +309,7 @@ def _apply_changes(before: Tool, code: ToolCode, changes: ToolChanges) -> NewToo
 
 
 def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
-    """Return the tool's options, each as text to compare."""
+    """Return option of a tool -> its value as JSON, for comparisons."""
     options: dict[str, Any] = {one: getattr(tool.spec, one) for one in _SPEC_FIELDS}
     options |= {one: getattr(code, one) for one in _CODE_FIELDS}
     options["environment"] = [code.environment, code.sealed]
@@ -327,12 +319,13 @@ def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
 
 
 def _defines(source: Any, function: Any) -> bool:
+    """Return whether a Python source seems to define a top-level function of this name."""
     texts = isinstance(source, str) and isinstance(function, str)
     return texts and bool(re.search(rf"^(async\s+)?def\s+{re.escape(function)}\b", source, re.M))
 
 
 def _change_use(before: Tool, changes: ToolChanges) -> Tool:
-    """Return a tool without source with other options of its use. Raises: InvalidInput."""
+    """Return a tool without source with the changes, which name only `_USE_FIELDS`. Raises: InvalidInput."""
     limit, approval = changes.get("return_limit_chars"), changes.get("requires_approval")
     new = NewTool(
         source="",
@@ -347,7 +340,7 @@ def _change_use(before: Tool, changes: ToolChanges) -> Tool:
 
 
 def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
-    """Return name, description, parameters and code of a TypeScript tool. Raises: InvalidInput."""
+    """Return (name, description, parameters, code) of a TypeScript tool. Raises: InvalidInput."""
     if new.schema is None or not new.name:
         raise InvalidInput("a tool in TypeScript needs a json_schema with its name, description and parameters")
     if not new.description:
@@ -372,7 +365,7 @@ def _check_size(tx: Tx, tool: Tool) -> None:
 
 
 def _check_values(new: NewTool) -> None:
-    """Raises: InvalidInput."""
+    """Check the type, size and form of each value of a new tool. Raises: InvalidInput."""
     for what, value, kind in (
         ("source", new.source, str),
         ("name", new.name, str),
@@ -451,7 +444,7 @@ def text_of_tool(tool: Tool) -> str:
 
 
 def _weights(tool: Tool, words: set[str]) -> dict[str, float]:
-    """Return the words of the query that a tool has, each with its weight."""
+    """Return word -> weight of those words of a query that a tool has; the weight says where it has them."""
     weights: dict[str, float] = {}
     name = tool.spec.name
     fields: Iterable[tuple[str, float]] = (

@@ -1,1 +1,1 @@
-"""Calls that wait for somebody outside, and the answers to them."""
+"""Calls that wait for a person or the caller, and the answers to them."""

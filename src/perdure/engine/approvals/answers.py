@@ -1,4 +1,4 @@
-"""Calls that wait for somebody outside, and the answers to them.
+"""Calls that wait for a person or the caller, and the answers to them.
 
 A run that stops at such calls leaves them open; its conversation says so, and takes nothing but answers. The answers
 are stored with the run that goes on with them, in one transaction, so each is applied once: what was denied or brought
@@ -25,7 +25,7 @@ from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.loops import FREE, with_words
+from perdure.core.loops import FREE, with_text_argument
 from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.runs import Run, RunKey
 from perdure.core.sources import Source
@@ -76,12 +76,12 @@ class Pending:
 
 
 def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
-    """The calls that wait in this conversation; None: none do."""
+    """Return the run of the conversation that stopped at calls which wait, with these calls; None: none wait."""
     return find_all_pending(tx, [conversation]).get(conversation.key)
 
 
 def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[ConversationKey, Pending]:
-    """Conversation -> the calls that wait in it; those in which none do are left out."""
+    """Return conversation -> the run that stopped in it at calls which wait; others are left out."""
     waiting = {
         one.key: RunKey(one.agent_id, one.pending_run_seq) for one in conversations if one.pending_run_seq is not None
     }
@@ -95,7 +95,8 @@ def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[C
 
 
 def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> ApprovalPending:
-    """The error of a conversation that takes nothing but answers, since calls wait in it."""
+    """Return the error of a conversation that takes nothing but answers, since calls wait in it. `what`: what the
+    caller wanted to do, as a verb with its object."""
     pending = find_pending(tx, conversation)
     assert pending is not None
     calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
@@ -103,7 +104,8 @@ def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a 
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
-    """The calls of a conversation that wait for an answer, in the order of the model's answer."""
+    """Return the calls of a conversation that wait for an answer, in the order of the model's answer; none if none
+    waits."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return ()
@@ -124,8 +126,12 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
 
 
 def write_waits(tx: Tx, run: Run, tools: Mapping[str, Tool], *, before_seq: int = NEWEST) -> Mapping[str, str]:
-    """The tools whose calls in a message with this number wait for approval, because they write memory after content
-    from outside entered the context: name -> the reason."""
+    """Return tool -> why its calls wait for approval: they write memory after content from outside entered the context.
+
+    Args:
+        tools: the tools to look at, by name.
+        before_seq: the number of the message that holds the calls; later messages do not count.
+    """
     agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
     gate = load_gate(tx, agent, run.conversation_seq, before_seq=before_seq)
     if gate.policy != "approve":
@@ -135,14 +141,14 @@ def write_waits(tx: Tx, run: Run, tools: Mapping[str, Tool], *, before_seq: int 
 
 
 def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
-    """The calls that a conversation's next run goes on with, with the arguments as a person decided."""
+    """Return the calls without a result at which the conversation stopped, with the arguments as a person decided."""
     pending = find_pending(tx, conversation)
     calls = () if pending is None else pending.open_calls
     return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in calls)
 
 
 def client_specs(tx: Tx, agent_id: AgentId, digest: str) -> dict[str, ToolSpec]:
-    """The tools that the caller of a run runs itself, by name."""
+    """Return the tools that the caller of a run runs itself, by name. `digest`: the key of the stored set of tools."""
     return {
         shape["name"]: ToolSpec(
             name=shape["name"],
@@ -156,7 +162,7 @@ def client_specs(tx: Tx, agent_id: AgentId, digest: str) -> dict[str, ToolSpec]:
 
 
 def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
-    """The skills that the caller of a run has, each with name, description and location."""
+    """Return the caller's skills of a stored set, each with name, description and location. `digest`: the set's key."""
     return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
 
 
@@ -168,13 +174,15 @@ def with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> R
 
 
 def with_last_skills(tx: Tx, run: Run, last: str) -> Run:
-    """The run, whose caller sent no set, with the skills of the conversation's last request, whose set is `last`."""
+    """Return the run, whose caller sent no tools and skills, with the skills of the conversation's last request.
+    `last`: the key of that request's set of tools and skills."""
     skills, tools = client_skills(tx, run.key.agent_id, last), client_specs(tx, run.key.agent_id, last)
     return with_client_tools(tx, run, skills) if skills or not tools else run
 
 
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
-    """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
+    """Return tool -> for whom its calls wait: the caller, who runs it, or a person who approves; others are left
+    out."""
     approved, waived = rules_in(settings).approved, settings.get("approval_waived") or ()
     waits: dict[str, Waits] = {}
     for name, tool in tools.items():
@@ -194,9 +202,13 @@ def with_waits(
     *,
     refused: Collection[str] = (),
 ) -> tuple[Part, ...]:
-    """The parts of an answer as they are stored (T5): each call with the arguments that tool rules fill in, with
-    what it waits for, and with the digest of its tool if a person has to approve it. A call that will be refused, or is
-    one of the `refused`, waits for nobody."""
+    """Return the parts of a model's answer as they are stored (T5): each call with the arguments that tool rules fill
+    in, with what it waits for, and with the digest of its tool if a person has to approve it.
+
+    Args:
+        settings, tools: of the agent and its run.
+        refused: ids of calls that will not be run; they, and calls that can't be run, wait for nobody.
+    """
     calls = [part for part in parts if isinstance(part, ToolCall)]
     called = {call.name: tools[call.name] for call in calls if call.name in tools}
     untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, log.run, called), "approval")
@@ -211,9 +223,9 @@ def with_waits(
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
         parameters = {} if tool is None else tool.spec.parameters
         says = speaks and tool is not None and tool.spec.kind == "memory"
-        arguments = with_words(call.arguments, "message") if says else call.arguments
-        arguments, ignored = loop.read(parameters, arguments, strict=speaks)
-        call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
+        arguments = with_text_argument(call.arguments, "message") if says else call.arguments
+        arguments, ignored = loop.read_arguments(parameters, arguments, strict=speaks)
+        call = replace(call, loop_arguments=loop.extra_arguments(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
@@ -228,7 +240,7 @@ def with_waits(
 
 
 def is_usable(spec: ToolSpec, arguments: str) -> bool:
-    """Whether a call with these arguments could be run, so that somebody is asked about it."""
+    """Whether a call with these arguments could be run, so that it makes sense to ask a person about it."""
     try:
         if spec.kind == "client":  # its schema is the caller's, and so is the check
             return isinstance(parse_json(arguments, ARGUMENTS) if arguments.strip() else {}, dict)
@@ -239,8 +251,8 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 
 
 def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
-    """The calls under ids that no recent call had: an answer that is sent again, or comes too late, must not be taken
-    for an answer to these."""
+    """Return old id -> the call under an id that no recent call had: an answer that is sent again, or comes too late,
+    must not be taken for an answer to it."""
     used_ids = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     renamed: dict[str, ToolCall] = {}
     for old, call in calls.items():
@@ -254,7 +266,7 @@ def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict
 
 
 def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
-    """The ids of the calls of this conversation that have waited for somebody recently."""
+    """Return the ids of the calls of this conversation that have waited for a person or the caller recently."""
     agent_id, line = log.run.key.agent_id, log.run.conversation_seq
     newest = log.messages[-1].seq if log.messages else 0
     rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
@@ -266,11 +278,8 @@ def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
 def check_answers(
     tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
 ) -> tuple[Answer, ...]:
-    """Check that the answers are to all calls that wait, or (`partial`) to some of them; the answers.
-
-    Raises: AnswerInvalid: an answer is to another call, repeated, of the wrong kind, or its arguments don't fit the
-        tool.
-    """
+    """Return the answers, if they are to all calls that wait, or with `partial` to some of them. Raises: AnswerInvalid:
+    an answer is to another call, repeated, of the wrong kind, or its arguments don't fit the tool."""
     waiting = {one.call.call_id: one for one in pending.waiting}
     call_ids = [answer.call_id for answer in answers]
     known = not call_ids or {*call_ids} <= {*waiting} if partial else {*call_ids} == {*waiting}
@@ -320,10 +329,12 @@ def answer_rows(
     otid: str | None,
     shown: Mapping[str, ToolOutcome] | None = None,
 ) -> tuple[list[Draft], list[int]]:
-    """The rows of answers, with their tokens: the answers themselves, then the results of denied and returned calls, in
-    the order of the calls.
+    """Return the rows of answers, with their tokens: the answers themselves, then the results of denied and returned
+    calls, in the order of the calls.
 
     Args:
+        most_chars: of a text that the caller returned; longer ones are cut.
+        otid: the client's own id of the message with the answers.
         shown: call -> the result that the caller brought, with what the model sees of it.
     """
     by_id = {answer.call_id: answer for answer in answers}
@@ -364,10 +375,8 @@ def answer_rows(
 async def show_returns(
     agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], ports: Ports
 ) -> Mapping[str, ToolOutcome]:
-    """Return call -> the result that a caller brings, with what the model sees of it; not there: the result as it is.
-
-    Raises: NotFound, StoreError.
-    """
+    """Return call -> the result that the caller brings for it, with what the model sees of it. Results that are left
+    out are shown as they are. Raises: NotFound, StoreError."""
     if not any(isinstance(answer, ToolReturn) and answer.status == "success" for answer in answers):
         return {}
 
@@ -389,22 +398,22 @@ async def show_returns(
 
 
 def return_limit_chars(agent: Agent, inputs: UnitInputs) -> int:
-    """How many characters of a result from the caller are kept."""
+    """Return how many characters of a result from the caller are kept."""
     return max(RETURN_CHARS, int(inputs.window(agent)[0] * RETURN_SHARE * CHARS_PER_TOKEN))
 
 
-def cut_return(text: str, most: int) -> str:
-    """The text of a result from the caller as it is stored."""
-    if len(text) <= most:
+def cut_return(text: str, limit: int) -> str:
+    """Return the text of a result from the caller as it is stored: at most `limit` of it, and a note."""
+    if len(text) <= limit:
         return text
-    return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"
+    return f"{text[:limit]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {limit:,}]"
 
 
 def give_up_pending(
     tx: Tx, conversation: Conversation, why: str, inputs: UnitInputs
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
-    """Give every open call of a conversation the result that it was not run; the run that had stopped at them, now
-    cancelled, and its new events. None: no call waits."""
+    """Give every open call of a conversation the result that it was not run, and cancel the run that had stopped at
+    them. Return that run and its new events; None: no call waits. `why`: the reason, in words for the model."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None
@@ -422,12 +431,9 @@ def give_up_pending(
 
 
 def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, Tool]:
-    """The tools that a run's calls can be of, by name: the agent's own, those that the engine offers if there are any,
-    and the caller's, which take the place of others of their names.
-
-    Args:
-        own_names: names that the caller's tools don't take, because a person was asked to approve the agent's own.
-    """
+    """Return the tools that a run's calls can be of, by name: the agent's own, those that the engine offers if there
+    are any, and the caller's, which take the place of others of their names. `own_names`: names that the caller's tools
+    don't take, because a person was asked to approve the agent's own."""
     own = {tool.spec.name: tool for tool in tx.tools.list_by_agent(run.key.agent_id)}
     client: dict[str, Tool] = {}
     if run.client_tools is not None:
@@ -444,8 +450,8 @@ TOOL_FACTS: Point[[Tx, Tool], Mapping[str, Any]] = Point("tool_facts")
 
 
 def tool_digest(tx: Tx, tool: Tool) -> str:
-    """SHA-256 of what a call of this tool runs: its kind and parameters, and with them the code of a custom tool, or
-    what a feature knows of its own. Of a function it is not known what its body does."""
+    """Return the SHA-256 of what a call of this tool runs: its kind and parameters, the code of a custom tool, and what
+    features know of theirs. What the body of a Python function does is not known."""
     facts: dict[str, Any] = {"kind": tool.spec.kind, "parameters": tool.spec.parameters}
     if tool.spec.kind == "custom" and (code := tx.tools.code(tool.id)) is not None:
         facts["code"] = {name: getattr(code, name) for name in ToolCode.__slots__}
@@ -456,8 +462,8 @@ def tool_digest(tx: Tx, tool: Tool) -> str:
 
 
 def changed_tool_outcome(tx: Tx, call: ToolCall, tool: Tool | None) -> ToolOutcome | None:
-    """The result of an approved call whose tool has changed since approval was asked for; None: it has not, or the tool
-    is gone, which is checked elsewhere."""
+    """Return the result of an approved call whose tool has changed since approval was asked for; None: it has not, or
+    the tool is gone, which is checked elsewhere."""
     if call.tool_digest is None or tool is None or tool_digest(tx, tool) == call.tool_digest:
         return None
     return ToolOutcome(

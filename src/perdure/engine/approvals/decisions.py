@@ -31,6 +31,7 @@ def split_repeated_answers(
 
     Args:
         message_digest: of the messages that come with the answers; None: without messages.
+        most_chars: how much of a result from the caller is stored.
     Raises: AnswerInvalid: an answer contradicts the stored one, or other messages came with that.
     """
     waiting = () if pending is None else [one.call.call_id for one in pending.waiting]
@@ -58,8 +59,8 @@ def split_repeated_answers(
 
 
 def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
-    """Return the calls that a person decided last: among the calls that wait, else before the newest run if it resumed
-    with answers; empty after another message."""
+    """Return the ids of the calls that a person decided last: among the calls that wait, else before the newest run if
+    it resumed with answers; empty after another message."""
     pending = find_pending(tx, conversation)
     if pending is not None:
         return _decision_ids(pending.rows)
@@ -72,7 +73,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
-    """Return this call if it is answered, else nothing; for None the calls that a person decided last."""
+    """Return the id of this call if it is answered, else nothing; for None the calls that a person decided last."""
     if call_id is None:
         return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
@@ -83,8 +84,8 @@ def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> t
 
 
 def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
-    """Return the calls of a request for approval, by the id of its message; for an empty id the calls that wait, else
-    those that were decided last."""
+    """Return the ids of the calls of a request for approval, by the id of its message; for an empty id the calls that
+    wait, else those that were decided last."""
     pending = find_pending(tx, conversation)
     if pending is not None and pending.waiting and request in ("", pending.message.id):
         return tuple(one.call.call_id for one in pending.waiting)
@@ -124,42 +125,43 @@ def _decision_ids(rows: Iterable[Message]) -> tuple[str, ...]:
 def _check_same(answers: Iterable[Answer], stored: StoredAnswers, *, waiting: Sequence[str], most_chars: int) -> None:
     """Check that all answers say the same as the stored ones. Raises: AnswerInvalid."""
     for answer in answers:
-        before = stored[answer.call_id]
-        if not _is_same(answer, before, most_chars):
+        first = stored[answer.call_id]
+        if not _is_same(answer, first, most_chars):
             none = "No tool call is currently awaiting approval in this conversation"
             why = f"Invalid tool call IDs. Expected '{list(waiting)}'" if waiting else none
             raise AnswerInvalid(
-                f"Cannot process approval response: {why}: call {answer.call_id} was {_describe(before)} already, and"
+                f"Cannot process approval response: {why}: call {answer.call_id} was {_describe(first)} already, and"
                 " another answer comes too late"
             )
 
 
-def _is_same(answer: Answer, before: ToolDecision | ToolResult, most_chars: int) -> bool:
-    """Whether an answer says the same as the stored one."""
-    match answer, before:
+def _is_same(answer: Answer, stored: ToolDecision | ToolResult, most_chars: int) -> bool:
+    """Return whether an answer says the same as the stored one; of a result, `most_chars` are stored at most."""
+    match answer, stored:
         case ToolDecision(), ToolDecision():
             return (
-                answer.approve == before.approve
-                and answer.reason in (None, before.reason)
-                and _parse_arguments(answer.arguments) == _parse_arguments(before.arguments)
+                answer.approve == stored.approve
+                and answer.reason in (None, stored.reason)
+                and _parse_arguments(answer.arguments) == _parse_arguments(stored.arguments)
             )
         case ToolReturn(), ToolResult():
-            return answer.status == before.status and before.text in (answer.text, cut_return(answer.text, most_chars))
+            return answer.status == stored.status and stored.text in (answer.text, cut_return(answer.text, most_chars))
         case _:
             return False
 
 
 def _parse_arguments(arguments: str | None) -> Any:
-    """Arguments as a value, to compare them; the text if it is no JSON."""
+    """Return arguments as a value, to compare them; the text if it is no JSON."""
     try:
         return None if arguments is None else json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
 
 
-def _describe(before: ToolDecision | ToolResult) -> str:
-    if isinstance(before, ToolResult):
-        return f"answered with {before.text!r:.80} ({before.status})"
-    if not before.approve:
-        return f"denied with the reason {before.reason!r:.80}" if before.reason else "denied"
-    return "approved" if before.arguments is None else f"approved with the arguments {before.arguments:.200}"
+def _describe(stored: ToolDecision | ToolResult) -> str:
+    """Return a stored answer in words."""
+    if isinstance(stored, ToolResult):
+        return f"answered with {stored.text!r:.80} ({stored.status})"
+    if not stored.approve:
+        return f"denied with the reason {stored.reason!r:.80}" if stored.reason else "denied"
+    return "approved" if stored.arguments is None else f"approved with the arguments {stored.arguments:.200}"

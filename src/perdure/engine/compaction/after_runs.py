@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 
 async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
-    """Capture what these conversations collected, also below the threshold. What can't be captured, such as for lack of
-    an archive, is logged. Raises: StoreError."""
+    """Store what these conversations have for automatic capture, also below its threshold. What can't be captured, such
+    as for lack of an archive, is logged. Raises: StoreError."""
     for seq in conversation_seqs:
         await _capture_due(ports, (agent_id, seq), rest=True)
 
 
 async def _capture_due(ports: Ports, line: Line, *, rest: bool = False) -> None:
-    """Store what is due for capture in a conversation. Raises: StoreError."""
+    """Store what is due for capture in a conversation; with `rest` also what is below the threshold."""
     try:
         upto_seq = await ports.store.read(capture_due, *line, force=rest)
         if upto_seq is not None:
@@ -74,7 +74,7 @@ class Background(Protocol):
 class AfterRuns:
     """The background work of one process. All of it may be lost: it is found to be due after the next run.
 
-    `listeners` are told of each run; `parts` are closed with it.
+    `listeners` are called with each run that has ended; `parts` are the kinds of work, which `close` closes.
     """
 
     def __init__(self, ports: Ports) -> None:
@@ -153,14 +153,15 @@ class CallbackWorker(Worker):
         )
         if claimed is None:
             return
-        callback, again = await self._try(claimed)
-        wait_s = WAITS_S[callback.tries - 1] if again and callback.tries < TRIES else None
+        callback, may_help = await self._try(claimed)
+        wait_s = WAITS_S[callback.tries - 1] if may_help and callback.tries < TRIES else None
         due_at = None if wait_s is None else self._ports.clock.now() + timedelta(seconds=wait_s)
         kept = replace(callback, sealed="") if due_at is None else callback  # of no more use
         await self._ports.store.write(lambda tx: tx.callbacks.put(claimed, kept, due_at=due_at))
 
     async def _try(self, due: DueCallback) -> tuple[Callback, bool]:
-        """The callback after a try, and whether another one may help. Raises: StoreError."""
+        """Send a report, if its tries are not used up; return its callback afterwards, and whether another try may
+        help. Raises: StoreError."""
         callback = due.callback
         if callback.tries > TRIES:  # each of them ended with its process
             return replace(callback, error="the process that sent it stopped each time"), False
@@ -168,24 +169,24 @@ class CallbackWorker(Worker):
             report = await self._ports.store.read(_report_of, due)
         except NotFound:  # deleted meanwhile
             return callback, False
-        whole = callback
+        opened = callback
         try:
-            whole = open_callback(callback, self._ports.cipher)
-            status = await self._ports.send_report(whole, report)
+            opened = open_callback(callback, self._ports.cipher)
+            status = await self._ports.send_report(opened, report)
         except PerdureError as error:  # also: the key of its address can't be read
-            again = isinstance(error, ToolError) and not isinstance(error, AddressRefused)
-            return replace(callback, status_code=None, error=str(error).replace(whole.url, callback.url)), again
+            may_help = isinstance(error, ToolError) and not isinstance(error, AddressRefused)
+            return replace(callback, status_code=None, error=str(error).replace(opened.url, callback.url)), may_help
         except Exception as error:
             log.exception("the report of %s stopped at a defect", due.id)
             return replace(callback, status_code=None, error=f"{type(error).__name__}: {error}"), True
         if 200 <= status < 300:
             return replace(callback, status_code=status, error=None), False
-        again = status in _TRANSIENT or status >= 500
-        return replace(callback, status_code=status, error=f"the answer had the status {status}"), again
+        may_help = status in _TRANSIENT or status >= 500
+        return replace(callback, status_code=status, error=f"the answer had the status {status}"), may_help
 
 
 def _report_of(tx: Tx, due: DueCallback) -> Mapping[str, Any]:
-    """The report of what has ended. Raises: NotFound."""
+    """Load the report about the run or batch that has ended. Raises: NotFound: it was deleted."""
     if due.owner == "batches":
         batch = tx.batches.get(BatchId(due.id))
         ended_at = batch.ended_at and batch.ended_at.isoformat()

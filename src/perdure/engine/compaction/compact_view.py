@@ -67,7 +67,9 @@ def compact_view(
         view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
         nodes: the summary nodes in view, oldest first.
         run: whose request needs the room; None: no run.
-        reason: why the prefix is written anew.
+        removal, summary: the plan, and the summary that it needs; None: it needs none.
+        trigger: why room was made, as clients see it.
+        reason: why the conversation gets a new prefix.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     dropped: tuple[Message, ...] = ()
@@ -115,7 +117,7 @@ def compact_view(
     tx.conversations.put_view(
         agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
     )
-    counts = _count((*view.pinned, *view.rows), prefix), _count((*pinned, *rows), rewritten)
+    counts = _count_messages((*view.pinned, *view.rows), prefix), _count_messages((*pinned, *rows), rewritten)
     stored = StoredCompaction(rewritten, new, None, before, *counts)
     if not new or isinstance(removal, Merge):
         return stored
@@ -128,7 +130,7 @@ def compact_view(
 
 
 def _list_changes(removal: Evict | Merge, dropped: Sequence[Message]) -> tuple[PrefixChange, ...]:
-    """Return what a plan takes out of the prefix or the rows behind it."""
+    """Return what a plan changes, as the new prefix lists it. `dropped`: the messages that leave the view."""
     if isinstance(removal, Merge):
         names = ", ".join(node_handle(node.seq) for node in removal.nodes)
         return (PrefixChange("summaries", names, "merged"),)
@@ -137,15 +139,15 @@ def _list_changes(removal: Evict | Merge, dropped: Sequence[Message]) -> tuple[P
     return (PrefixChange("messages", message_handle(dropped[0].seq, dropped[-1].seq), "summarised"),)
 
 
-def _count(rows: Sequence[Message], prefix: Prefix) -> int:
-    """The number of messages in a view, as in `CompactionNote`."""
+def _count_messages(rows: Sequence[Message], prefix: Prefix) -> int:
+    """Return the number of messages in a view, as in `CompactionNote`."""
     return 1 + bool(prefix.nodes) + sum(row.kind == "message" for row in rows)
 
 
 def _build_note(
     stored: StoredCompaction, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
 ) -> CompactionNote:
-    """The note of a compaction. `tokens`: of the request before and after it."""
+    """Build the note that tells of a compaction. `tokens`: of the request before and after it."""
     return CompactionNote(
         text="\n\n".join(node.text for node in stored.nodes),
         trigger=trigger,
@@ -210,16 +212,16 @@ class CompactionCounts:
 async def compact(
     agent_id: AgentId, conversation_seq: int, own_settings: CompactionSettings | None, ports: Ports
 ) -> CompactionCounts:
-    """Take messages out of the view of a conversation, behind a summary. No hook is called.
-
-    Args:
-        own_settings: they win over the agent's, field by field.
-
-    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact; LimitReached; Conflict: it
-        changed meanwhile.
-    """
+    """Take messages out of the view of a conversation, behind a summary. No hook is called. `own_settings`: they win
+    over the agent's, field by field. Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact;
+    LimitReached; Conflict: it changed meanwhile."""
     inputs = ports.inputs()
-    state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
+
+    def load(tx: Tx) -> Preview:
+        conversation = _check_idle(tx, agent_id, conversation_seq)
+        return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
+
+    state = await ports.store.read(load)
     settings = CompactionSettings.of(state.agent, own_settings)
     removal = _plan(state, settings, inputs)
     task = state.task(settings, state.nodes)
@@ -253,13 +255,8 @@ async def compact(
     return CompactionCounts(summary.text, stored.messages_before, stored.messages_after)
 
 
-def _load(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview:
-    conversation = _check_idle(tx, agent_id, conversation_seq)
-    return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
-
-
 def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Conversation:
-    """The conversation, in which nothing goes on or waits. Raises: NotFound, ConversationBusy, ApprovalPending."""
+    """Return the conversation if it is idle. Raises: NotFound, ConversationBusy, ApprovalPending: calls wait."""
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation
     if (busy := tx.runs.find_active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(busy.id)
@@ -269,14 +266,14 @@ def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Conversatio
 
 
 def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> Evict:
-    """What leaves the view: everything, or the oldest part of it. Raises: NothingToCompact."""
+    """Return the plan of a compaction on request: all messages leave, or the oldest. Raises: NothingToCompact."""
     rows = state.view.rows
     if not any(row.kind == "message" for row in rows):
         raise NothingToCompact(state.conversation.id)
     count = len(rows)
     if not settings.takes_all:
         share = EVICT_SHARE if settings.evict_share is None else settings.evict_share
-        count = _oldest(state, share, inputs.counter) or count
+        count = _count_oldest(state, share, inputs.counter) or count
     evicted = [atom for atom in atoms(rows) if atom.upto_seq <= rows[count - 1].seq]
     most = SummarySettings.of(state.agent).leaf_target_tokens
     limit = min(most, summary_limit(state.certificate.budget_tokens))
@@ -284,11 +281,11 @@ def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> E
     return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit, absorbed=absorbed)
 
 
-def _oldest(state: Preview, share: float, counter: TokenCounter) -> int:
-    """How many of the oldest rows leave: at least this share of them, and so many that the rest takes at most the rest
-    of the window; 0 if no cut between two turns is enough."""
+def _count_oldest(state: Preview, share: float, counter: TokenCounter) -> int:
+    """Return how many of the oldest rows leave: at least this share of them (0 to 1), and so many that the others take
+    at most the rest of the window; 0 if no cut between two turns is enough."""
     groups = atoms(state.view.rows)
     sizes = [sum(row_tokens(row, state.view.stubs, counter) for row in atom.messages) for atom in groups]
     most = (1 - share) * state.certificate.window_tokens
-    count = oldest_share(groups[:-1], groups[-1].messages, sizes, share=share, most=most)
+    count = oldest_share(groups[:-1], groups[-1].messages, sizes, share=share, limit_tokens=most)
     return sum(len(atom.messages) for atom in groups[:count])

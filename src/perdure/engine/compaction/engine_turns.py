@@ -42,11 +42,7 @@ class EngineTurns:
         return list(self._tasks)
 
     def note_run(self, agent: Agent | None, ended: RunLog) -> None:
-        """Tell the agent's engine that a run has ended.
-
-        Args:
-            agent: as its requests saw it, if that is known here.
-        """
+        """Tell the agent's engine that a run has ended. `agent`: as its requests saw it, if that is known here."""
         calls = self._ports.engine_calls
         was_quarantined = calls.is_quarantined(ended.run.key)
         calls.forget_run(ended.run.key)
@@ -84,10 +80,8 @@ class EngineTurns:
 
 @asynccontextmanager
 async def subagent_call(ports: Ports, call: CallContext, target: AgentId, message: str) -> AsyncIterator[list[str]]:
-    """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets.
-
-    An engine that fails here is quarantined for the run of the call; the message is sent all the same.
-    """
+    """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets. An
+    engine that fails here is quarantined for the run of the call; the message is sent all the same."""
     calls, reply = ports.engine_calls, list[str]()
     if not call.run_id or not calls.engines.has_foreign:
         yield reply
@@ -127,17 +121,15 @@ PLANS_MAX = 64
 
 
 def engine_conversation(conversation: Conversation) -> EngineConversation:
-    """The conversation as engines are told of it."""
+    """Return the conversation as context engines are told of it."""
     return EngineConversation(
         agent_id=conversation.agent_id, conversation_id=conversation.id, conversation_seq=conversation.seq
     )
 
 
 async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
-    """Ask the engine for a plan: the run with the plan, or without one; quarantined, if the engine fails.
-
-    Raises: LeaseLost, StoreError.
-    """
+    """Ask the agent's context engine for a plan, and return the run's progress with the plan, or that there is none. If
+    the engine fails, the run goes on without it. Raises: LeaseLost, StoreError."""
     log, calls = question.log, ports.engine_calls
     used = calls.engines.of(question.agent)
     try:
@@ -145,12 +137,12 @@ async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
             if used.unmade is not None:
                 await calls.make(used)
                 return Progress(log)  # what it adds to the system prompt belongs into the request first
-            found = await _decide(question, used, ports)
+            plan = await _decide(question, used, ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
     except EngineFailed as failed:
         return Progress(log, await quarantine_run(log.run.key, used.name, str(failed), ports))
-    if found is None:
+    if plan is None:
         return Progress(log, no_plan=NoPlan(view_key(question.view), question.recalled))
     room = RoomPlan(
         log=log,
@@ -158,7 +150,7 @@ async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
         conversation=question.conversation,
         view=question.view,
         nodes=question.situation.nodes,
-        plan=found,
+        plan=plan,
         budget_tokens=question.situation.certificate.budget_tokens,
         reason="engine" if question.situation.certificate.fits else "window",
     )
@@ -166,25 +158,25 @@ async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
 
 
 async def _decide(question: EngineQuestion, used: EngineInUse, ports: Ports) -> Plan | None:
-    """The engine's plan; None: it has none. Raises: EngineFailed."""
+    """Return the engine's plan, of at most `PLANS_MAX` for one request; None: it has none. Raises: EngineFailed."""
     situation = question.situation
-    found = await ports.engine_calls.decide(used, engine_conversation(question.conversation), situation)
-    if found is not None:
+    plan = await ports.engine_calls.decide(used, engine_conversation(question.conversation), situation)
+    if plan is not None:
         if ports.engine_calls.count_plan(question.log.run.key, len(question.log.steps)) > PLANS_MAX:
             raise EngineFailed(f"it planned {PLANS_MAX} times for one request")
-        return found
+        return plan
     if not situation.certificate.fits:
         try:
-            other = FALLBACK.engine.plan(situation)
+            fallback_plan = FALLBACK.engine.plan(situation)
         except IrreducibleFloor:
             return None
-        if other is not None:
+        if fallback_plan is not None:
             raise EngineFailed("it has no plan for a request that does not fit, and that can be made to fit")
     return None
 
 
 def _announce(tx: Tx, room: RoomPlan, question: EngineQuestion, inputs: UnitInputs) -> Progress:
-    """Tell of a plan before it is carried out."""
+    """Store the event that tells of a plan, before the plan is carried out."""
     log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
     certificate = question.situation.certificate
     by: RoomKind = "engine" if certificate.fits else room.plan.kind
@@ -194,7 +186,8 @@ def _announce(tx: Tx, room: RoomPlan, question: EngineQuestion, inputs: UnitInpu
 
 
 async def quarantine_run(key: RunKey, name: str, reason: str, ports: Ports) -> Sequence[StoredEvent]:
-    """Let a run go on without its agent's engine of this name, and tell why; the event. Raises: StoreError."""
+    """Let a run go on without its agent's engine of this name, and store the event that says why; return the event.
+    Raises: StoreError."""
     ports.engine_calls.quarantine(key)
     event, at = EngineQuarantined(name, reason, FALLBACK.name), ports.clock.now()
     return await ports.store.write(lambda tx: tx.events.add(key, [event], at=at))

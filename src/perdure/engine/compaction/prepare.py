@@ -41,8 +41,8 @@ class Preparations:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._worker = LineWorker("preparing summaries", self._prepare)
-        self._looks: dict[Line, _Look] = {}
-        self._idle: dict[Line, _Look] = {}
+        self._looks: dict[Line, _Look] = {}  # of conversations to look at
+        self._idle: dict[Line, _Look] = {}  # the last look at which nothing was due
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -50,11 +50,8 @@ class Preparations:
         return self._worker.tasks
 
     def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
-        """Prepare summaries in the background, if the run's last request filled enough of its window.
-
-        Args:
-            agent: as its requests saw it, if that is known here.
-        """
+        """Prepare summaries in the background, if the run's last request filled enough of its window. `agent`: as its
+        requests saw it, if that is known here."""
         if agent is None or not ended.steps:
             return
         if self._ports.background.mode == "never" or self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
@@ -97,7 +94,7 @@ class Preparations:
 
 
 def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
-    """The next summary that is due in a conversation, and the view that it was found in. Raises: NotFound."""
+    """Return the next summary that is due in a conversation, with its view; None: none is due. Raises: NotFound."""
     state = preview(tx, tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line), inputs)
     situation = state.situation(inputs.counter, load_prepared(tx, state.view.prefix))
     settings = CompactionSettings.of(state.agent)
@@ -110,7 +107,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
 
 
 def _store(tx: Tx, due: Due[Preview], summary: Summary, inputs: UnitInputs) -> bool:
-    """Store a node that no prefix names yet; return whether what it stands for is still in view as it was."""
+    """Store the summary as a node that no prefix names yet; return False if what it stands for is no longer in view."""
     state = due.place
     agent_id, conversation_seq = state.agent.id, state.conversation.seq
     if not due.task.reading(conversation_seq, due.removal).holds(tx):

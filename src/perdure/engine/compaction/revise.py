@@ -33,10 +33,7 @@ AT_ONCE_MAX = 16
 
 def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Sequence[SummaryNode]:
     """Make an extract of what is left of each summary that stands for one of these messages, and of those above it;
-    also of their copies in forks.
-
-    The caller has locked the messages' agent. Returns: the nodes as they were.
-    """
+    also of their copies in forks. The caller has locked the messages' agent. Returns: the nodes as they were."""
     behind: dict[tuple[AgentId, int], set[int]] = {}
     for message in messages:
         if message.kind in UNSEEN_KINDS:
@@ -46,7 +43,8 @@ def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Seq
 
 
 def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iterator[SummaryNode]:
-    """Write the nodes again that stand for these messages of one conversation; yield them as they were."""
+    """Write the nodes again that stand for these messages of one conversation, those above them, and their copies in
+    forks; yield each as it was."""
     agent_id, first = line
     lines: dict[int, set[int]] = {first: set()}  # conversation -> its nodes that have a new text
     while lines:
@@ -55,7 +53,7 @@ def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iter
         for node in tx.nodes.list_behind(agent_id, conversation_seq, seqs):
             if conversation_seq != first and not changed & set(node.children):
                 continue  # in a fork, numbers of messages say nothing
-            text = _text_again(tx, node, inputs)
+            text = _extract_again(tx, node, inputs)
             revised = replace(
                 node,
                 text=text,
@@ -74,7 +72,8 @@ def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iter
                 yield copy
 
 
-def _text_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:
+def _extract_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:
+    """Return an extract of what is left behind a node, no longer than the node's text was."""
     limit = max(node.tokens, LEAST_SUMMARY)
     if node.children:
         children = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, node.children)
@@ -84,7 +83,7 @@ def _text_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:
 
 
 def _rows_behind(tx: Tx, node: SummaryNode) -> Sequence[Message]:
-    """The messages that a node stands for, at most those at both ends."""
+    """Load the messages that a node stands for; of more than `ROWS_MAX` those at both ends."""
     agent_id, conversation_seq = node.agent_id, node.conversation_seq
     first, last = node.from_message_seq, node.upto_message_seq
     if last - first < ROWS_MAX:
@@ -110,10 +109,8 @@ StoreDue = Callable[[Tx, Due[T], Summary, UnitInputs], bool]
 
 
 async def write_due(line: Line, ports: Ports, load: LoadDue[T], store: StoreDue[T]) -> bool:
-    """Have the summaries of a conversation that are due written, some at once; return whether all are.
-
-    Raises: NotFound, StoreError; PutBack, with what was written before it stored.
-    """
+    """Have up to `AT_ONCE_MAX` due summaries of a conversation written; return whether all that were due are. Raises:
+    NotFound, StoreError; PutBack, with what was written before it stored."""
     for _ in range(AT_ONCE_MAX):
         due = await ports.store.read(load, line, ports.inputs())
         if due is None:
@@ -139,8 +136,8 @@ async def rewrite_revised(line: Line, ports: Ports) -> None:
 
 
 def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[SummaryNode] | None:
-    """The next node in view or prepared that was revised, or written in haste, and that no model has tried since.
-    Raises: NotFound."""
+    """Return the next summary to write again: a node in view or prepared whose messages were revised, or that code
+    wrote because a person waited, and that no model has tried since. None: there is none. Raises: NotFound."""
     agent_id, conversation_seq = line
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     agent = in_effect(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
@@ -164,7 +161,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[SummaryNode] | None
 
 
 def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
-    """What a node stands for, as a plan has it; None: it can't be told, or is too much to be written again."""
+    """Return the plan whose summary a node is, to write it again; None: it has unknown children or too many rows."""
     limit = max(node.tokens, SUMMARY_LIMITS[0])
     if node.children:
         children = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, node.children)

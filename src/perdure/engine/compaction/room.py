@@ -35,45 +35,46 @@ from perdure.storage.tx import Tx
 
 
 def before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
-    """What comes before a request that fits: a plan for its view, or a question to the agent's context engine; None:
-    the request is sent as it is."""
+    """Return what has to come before a request that fits: a plan for its view, or a question to the agent's context
+    engine; None: the request is sent as it is. `recalled`: what was recalled for the run's newest message, to keep
+    while the engine is asked."""
     if builder.agent.settings.get(CONTEXT_ENGINE) is None and not builder.inputs.quarantined:
         return _use_prepared(builder, view, size)
-    used = builder.engine
-    if not used.engine.owns_compaction and (progress := _use_prepared(builder, view, size)) is not None:
+    in_use = builder.engine
+    if not in_use.engine.owns_compaction and (progress := _use_prepared(builder, view, size)) is not None:
         return progress
-    if used.is_foreign:
-        if not used.looks_at_all or _has_no_plan(builder, view):
+    if in_use.is_foreign:
+        if not in_use.looks_at_all or _has_no_plan(builder, view):
             return None
         return _ask(builder, view, _load_situation(builder, view, size, ()), recalled)
-    if not used.engine.overrides("assemble"):
+    if not in_use.engine.overrides("assemble"):
         return None
     situation = _load_situation(builder, view, size, ())
-    found = used.engine.assemble(situation)
-    return None if found is None else _carry_out(builder, view, situation, found, by="engine", reason="engine")
+    plan = in_use.engine.assemble(situation)
+    return None if plan is None else _carry_out(builder, view, situation, plan, by="engine", reason="engine")
 
 
 def make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
-    """The plan, or the question, for a request that does not fit; None: it is sent as it is. A run whose request can't
-    be made to fit is ended."""
-    used, agent, conversation = builder.engine, builder.agent, builder.conversation
+    """Return the plan for a request that does not fit, the question to the agent's context engine, or the end of a run
+    whose request can't be made to fit; None: the request is sent as it is."""
+    in_use, agent, conversation = builder.engine, builder.agent, builder.conversation
     situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
-    if used.problem is not None and not builder.log.steps and not builder.leaves_out_notes:
-        builder.events.append(EngineQuarantined(used.name, used.problem, used.name))
-    if used.is_foreign:
-        if not used.engine.owns_compaction and (prepared := swap(situation)) is not None:
+    if in_use.problem is not None and not builder.log.steps and not builder.leaves_out_notes:
+        builder.events.append(EngineQuarantined(in_use.name, in_use.problem, in_use.name))
+    if in_use.is_foreign:
+        if not in_use.engine.owns_compaction and (prepared := swap(situation)) is not None:
             return _carry_out(builder, view, situation, prepared, by="evict")
         if not _has_no_plan(builder, view):
             return _ask(builder, view, situation, recalled)
-        used = FALLBACK  # neither of them has a plan
+        in_use = FALLBACK  # neither of them has a plan
     try:
-        found = used.engine.plan(situation)
+        plan = in_use.engine.plan(situation)
     except IrreducibleFloor as floor:
         if size.without_notes is None:
             return builder.end(floor)
         builder.leaves_out_notes = True
         return None if size.without_notes.fits else make_room(builder, view, size.without_notes, recalled)
-    if found is None:
+    if plan is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         builder.tx.conversations.put_view(
             agent.id,
@@ -83,7 +84,7 @@ def make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: 
             overcount=max(0, size.overcount),
         )
         return None
-    return _carry_out(builder, view, situation, found, by=found.kind)
+    return _carry_out(builder, view, situation, plan, by=plan.kind)
 
 
 def _has_no_plan(builder: RequestBuilder, view: View) -> bool:
@@ -93,7 +94,7 @@ def _has_no_plan(builder: RequestBuilder, view: View) -> bool:
 
 
 def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: AutoRecalled) -> Progress:
-    """The progress of a run whose next action is the agent's engine to say."""
+    """Return the progress of a run whose agent's context engine has to be asked first."""
     log = builder.log
     stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now) if builder.events else ()
     question = EngineQuestion(
@@ -108,8 +109,9 @@ def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: Au
 
 
 def _use_prepared(builder: RequestBuilder, view: View, size: RequestSize) -> Progress | None:
-    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: its prefix
-    is not sent yet, the provider's cache has expired, or the run's calls save more than the new prefix costs."""
+    """Return the plan that puts prepared summaries into a view that fits, where the request is cheaper with them: its
+    prefix is not sent yet, the provider's cache has expired, or the run's calls save more than the new prefix costs.
+    None: it is not cheaper, or nothing is prepared."""
     agent, log = builder.agent, builder.log
     window, reserve = builder.window
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
@@ -122,9 +124,9 @@ def _use_prepared(builder: RequestBuilder, view: View, size: RequestSize) -> Pro
         return None
     if unsent:
         situation = _load_situation(builder, view, size, prepared)
-        if (free := plan_unsent(situation)) is None:
+        if (plan_for_free := plan_unsent(situation)) is None:
             return None
-        return _carry_out(builder, view, situation, free, by=free.kind, reason=view.prefix.reason)
+        return _carry_out(builder, view, situation, plan_for_free, by=plan_for_free.kind, reason=view.prefix.reason)
     calls = builder.tx.steps.list_calls(agent.id, builder.conversation.seq)
     find_reason = partial(
         swap_reason,
@@ -137,12 +139,12 @@ def _use_prepared(builder: RequestBuilder, view: View, size: RequestSize) -> Pro
     if find_reason(removed=most, kept=builder.view_tokens - most) is None:
         return None
     situation = _load_situation(builder, view, size, prepared)
-    if (found := swap(situation)) is None:
+    if (plan := swap(situation)) is None:
         return None
-    removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
+    removed = sum(map(situation.tokens_of, plan.messages)) - plan.summary_tokens
     behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
     reason = find_reason(removed=removed, kept=behind - removed)
-    return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
+    return None if reason is None else _carry_out(builder, view, situation, plan, by="swap", reason=reason)
 
 
 def _is_unsent(builder: RequestBuilder, view: View) -> bool:
@@ -158,6 +160,7 @@ def _is_unsent(builder: RequestBuilder, view: View) -> bool:
 def _load_situation(
     builder: RequestBuilder, view: View, size: RequestSize, prepared: Sequence[SummaryNode]
 ) -> Situation:
+    """Return what a plan for this request is made of."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = builder.window
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
@@ -188,8 +191,14 @@ def _load_situation(
 
 
 def _carry_out(
-    builder: RequestBuilder, view: View, situation: Situation, found: Plan, *, by: RoomKind, reason: str = "window"
+    builder: RequestBuilder, view: View, situation: Situation, plan: Plan, *, by: RoomKind, reason: str = "window"
 ) -> Progress:
+    """Return the progress of a run whose next action is to carry out a plan, and store the event that tells of it.
+
+    Args:
+        by: what makes room, for the event.
+        reason: why the prefix will be written again.
+    """
     log, certificate = builder.log, situation.certificate
     builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
     stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now)
@@ -199,7 +208,7 @@ def _carry_out(
         conversation=builder.conversation,
         view=view,
         nodes=situation.nodes,
-        plan=found,
+        plan=plan,
         budget_tokens=certificate.budget_tokens,
         reason=reason,
     )
@@ -212,8 +221,8 @@ class RequestBuilder:
 
     Args:
         log: with all rows that were added.
-        guards: those of the agent.
-        opening: what the agent uses.
+        guards: the agent's settings of notices about its own work.
+        opening: the agent's and the conversation's state when the transaction began.
         events: of this transaction, not stored yet.
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
@@ -248,12 +257,12 @@ class RequestBuilder:
         self.add(self.tx.messages.append(self.log.run, drafts, tokens, at=self.inputs.now))
 
     def end(self, error: Exception) -> Progress:
-        """End the run, because its request can't be made small enough."""
+        """End the run with this error, because its request can't be made small enough."""
         end = EndRun(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
         return end_run(self.tx, self.log, end, self.events, self.inputs)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take in rows that were appended to the run's log."""
+        """Add rows that were appended to the run's log to the builder's log, events and estimate."""
         self.log = replace(self.log, messages=(*self.log.messages, *messages))
         self.events += [MessageAdded(message.seq, message) for message in messages]
         self.view_tokens += sum(message.tokens for message in messages)
@@ -261,19 +270,15 @@ class RequestBuilder:
 
 @dataclass(frozen=True, slots=True)
 class RequestSize:
-    """The size of a request with the tail `status`: `estimated` tokens, of which `overcount` are known to be too many,
-    times `factor`; whether that is within the window, and its share of the window.
+    """The size of a request: (`estimated` - `overcount`) * `factor` tokens."""
 
-    `without_notes`: the size without working notes, where the request does not fit with them.
-    """
-
-    status: str
+    status: str  # the request's volatile tail
     estimated: int
-    overcount: int
+    overcount: int  # by how many tokens the estimate is known to be too high
     factor: float
-    fits: bool
-    filled: float
-    without_notes: RequestSize | None = None
+    fits: bool  # into the window without its reserve
+    filled: float  # the share of that which the request takes
+    without_notes: RequestSize | None = None  # the size without working notes, where it does not fit with them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +289,7 @@ class Preview:
         view: the prefix and rows, without a call that is still open and what follows it.
         nodes: the summaries in view, oldest first.
         status: the volatile tail as of now.
-        deltas: the memory edits that the request will tell the model. They are not in the view yet, but
-            the certificate counts them.
+        deltas: texts of memory edits that the request will add behind the view; the certificate counts them.
         reason: why it will begin with a new prefix (the view's, not stored yet); None: it begins with the old one.
         measured_tokens: measured for the last request, if the estimate is corrected by exactly them.
     """
@@ -302,12 +306,12 @@ class Preview:
     measured_tokens: int | None
 
     def situation(self, counter: TokenCounter, prepared: Sequence[SummaryNode] = ()) -> Situation:
-        """What a plan for its view is made of."""
+        """Return what a plan for the view is made of. `prepared`: summaries that are not in view."""
         parts = self.agent, self.conversation, self.view, self.nodes, self.certificate
         return situation_of(*parts, counter, prepared=prepared)
 
     def task(self, settings: CompactionSettings, nodes: Sequence[SummaryNode]) -> SummaryTask:
-        """What a summary of its messages is made of; `nodes` stand before it."""
+        """Return who writes a summary of messages in the view, and with what; `nodes` are the summaries before them."""
         return SummaryTask(
             agent=self.agent,
             settings=settings,
@@ -319,15 +323,15 @@ class Preview:
 
 
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
-    """Build the next request of a conversation, with the certificate of its size."""
-    counter, stubs, before = inputs.counter, conversation.stubs, agent
+    """Build a conversation's next request, as T3 will without a new message, and certify its size; store nothing."""
+    counter, stubs, stored_agent = inputs.counter, conversation.stubs, agent
     agent = as_requested(in_effect(agent, inputs.models), inputs.models)
     opening = tx.conversations.get_state(agent.id, conversation.seq)
     memory = read_memory(tx, opening)
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
     reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, inputs=inputs)
-    if reason is None and agent.model != before.model:
+    if reason is None and agent.model != stored_agent.model:
         reason = "settings"
     nodes = tuple(tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
     overcount = conversation.overcount
@@ -346,7 +350,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)
-    told = sum(engine_tokens(text, counter) for text in deltas)
+    delta_tokens = sum(engine_tokens(text, counter) for text in deltas)
     return Preview(
         agent=agent,
         conversation=conversation,
@@ -359,7 +363,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
             window_tokens=window,
             reserve_tokens=reserve,
             segments=tuple(
-                replace(part, tokens=part.tokens + told) if part.name == "messages" else part for part in parts
+                replace(part, tokens=part.tokens + delta_tokens) if part.name == "messages" else part for part in parts
             ),
             overcount=overcount,
         ),
@@ -369,7 +373,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
 
 
 def without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
-    """The rows up to the last one at which no call is open."""
+    """Return the rows up to the last one at which no call is open."""
     open_calls: set[str] = set()
     upto = 0
     for number, message in enumerate(rows, 1):
@@ -381,7 +385,7 @@ def without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
 
 
 def _measured_tokens(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:
-    """The tokens measured for the last request, if the conversation's estimate is corrected by exactly them."""
+    """Return the tokens measured for the last request, if the conversation's estimate is corrected by exactly them."""
     last = next(iter(tx.steps.list(conversation.agent_id, conversation_seq=conversation.seq, limit=1)), None)
     if last is None or prefix is None or last.status != "success" or last.recipe.prefix_seq != prefix.seq:
         return None

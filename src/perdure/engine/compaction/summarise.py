@@ -67,7 +67,12 @@ def situation_of(
     prepared: Sequence[SummaryNode] = (),
     **run: Unpack[RunState],
 ) -> Situation:
-    """Build the situation of a conversation's next request, with the agent's settings."""
+    """Build the situation of a conversation's next request, with the agent's settings.
+
+    Args:
+        nodes: the summaries in view, oldest first; `prepared` are not in view yet.
+        run: what is known of the current run; without it, all but the newest atom may leave.
+    """
     compaction = CompactionSettings.of(agent)
     share = compaction.keep_share
     return Situation(
@@ -86,8 +91,7 @@ def situation_of(
 
 
 def load_prepared(tx: Tx, prefix: Prefix) -> Sequence[SummaryNode]:
-    """Load the summaries that are not in view yet, oldest first. One of messages that were revised since does not
-    count."""
+    """Load the summaries that are not in the prefix's view yet, oldest first, but those of revised messages."""
     agent_id, conversation_seq = prefix.agent_id, prefix.conversation_seq
     shown = set(prefix.nodes)
 
@@ -170,21 +174,24 @@ class SummaryTask:
         return (self.settings.mode or "").startswith("self")
 
     def model(self, models: Models) -> str:
-        """The handle of the model that writes; the agent's own where the other is not there."""
+        """Return the handle of the model that writes: the agent's own where no other is set, or it can't be reached."""
         handle = self.settings.model
         return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
 
     def reading(self, conversation_seq: int, removal: Evict | Merge) -> Reading:
-        """What its writer is shown: what leaves the view, earlier summaries, and the own prefix where that is sent."""
+        """Return what the writer of the summary of `removal` is shown: the messages that leave, earlier summaries, and
+        the agent's own prefix if its own model writes."""
         agent_id = self.agent.id
         nodes = (*self.nodes, *(removal.nodes if isinstance(removal, Merge) else removal.absorbed))
         rows = () if isinstance(removal, Merge) else removal.messages
 
         def shown(nodes: Sequence[SummaryNode], rows: Sequence[Message], revision: int) -> object:
+            """Return what of these values the writer depends on."""
             texts = [(node.seq, node.text) for node in nodes], [(row.seq, row.parts) for row in rows]
             return texts, revision if self.is_own else None
 
         def again(tx: Tx) -> object:
+            """Read the same again, and keep it so until the transaction ends."""
             tx.agents.lock(agent_id)
             return shown(
                 tx.nodes.list_by_seqs(agent_id, conversation_seq, [node.seq for node in nodes]),
@@ -196,48 +203,46 @@ class SummaryTask:
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
-    """A summary within the plan's size and the settings' characters, by at most two calls of a model.
-
-    Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
-    """
+    """Write a summary of what a plan removes, within the plan's size and the settings' characters, by at most two calls
+    of a model. Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError."""
     summary = await _summarise(task, removal, ports)
     clipped = task.settings.clip(summary.text)
     return summary if clipped == summary.text else replace(summary, text=clipped, method="capped")
 
 
 async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
-    """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
+    """Write a summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
     if SummarySettings.of(task.agent).author == "code":
         return Summary(await asyncio.to_thread(extract_summary, removal, ports.counter), "fallback")
-    large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
-    work = asyncio.to_thread if large else _in_this_thread
+    is_large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
+    run_work = asyncio.to_thread if is_large else _in_this_thread
     model = task.model(ports.models)
     if task.run is not None and ports.yields(model):  # a person waits; the model may write it later
-        return Summary(await work(extract_summary, removal, ports.counter), "fallback", model=model)
+        return Summary(await run_work(extract_summary, removal, ports.counter), "fallback", model=model)
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""
-    source = await work(_source_of, task, removal, previous, ports)
+    source = await run_work(_source_of, task, removal, previous, ports)
     limit = removal.summary_tokens
-    most = max(1, int(limit * REQUEST_SHARE))
+    request_tokens = max(1, int(limit * REQUEST_SHARE))
     plain = summary_request(
         model,
         source.shown,
         previous=previous,
-        max_summary_tokens=most,
+        max_summary_tokens=request_tokens,
         prompt=task.settings.prompt,
         acknowledge=bool(task.settings.acknowledge),
         options={**TEMPERATURE, **(task.settings.options or {})},
     )
-    own = await work(_own_request, task, removal, most, ports.inputs())
+    own = await run_work(_own_request, task, removal, request_tokens, ports.inputs())
     request = own or plain
-    prompt = instructions(task.settings.prompt, most)
+    prompt = instructions(task.settings.prompt, request_tokens)
     limit_s = ports.limit_s(model, ports.settings.summary_timeout_s)
-    until = None if limit_s is None else asyncio.get_running_loop().time() + limit_s
+    until_s = None if limit_s is None else asyncio.get_running_loop().time() + limit_s
     usage, rejected, has_answer = Usage(), list[str](), False
     for method in _CALLS:
         try:
-            reply = await _reply(task, request, ports, until=until)
+            reply = await _reply(task, request, ports, until_s=until_s)
         except (ModelError, TimeoutError) as error:
             rejected.append(f"{type(error).__name__}: {error}")
             usage += error.usage if isinstance(error, ModelError) else NO_USAGE
@@ -247,7 +252,7 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
             break
         usage += reply.usage
         answer, has_answer = text_of(reply.parts), True
-        verdict = await work(_judge, answer, source, prompt, limit, ports.counter, last=method == _CALLS[-1])
+        verdict = await run_work(_judge, answer, source, prompt, limit, ports.counter, last=method == _CALLS[-1])
         if verdict.text:
             why = "; ".join(rejected) or None
             return Summary(verdict.text, "capped" if verdict.capped else method, "model", model, why, usage)
@@ -260,13 +265,14 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
             invented=verdict.invented,
             max_summary_tokens=max(1, int(limit * REPAIR_SHARE)),
         )
-    text = await work(extract_summary, removal, ports.counter)
+    text = await run_work(extract_summary, removal, ports.counter)
     return Summary(text, "fallback", "extract", model, "; ".join(rejected), usage, failed=not has_answer)
 
 
 def _own_request(task: SummaryTask, removal: Evict | Merge, max_tokens: int, inputs: UnitInputs) -> ModelRequest | None:
-    """The agent's own request up to what leaves the view, followed by the instructions; None: that is not wanted, or
-    the window has no room for it and the answer, which is shorter than what requests keep free for one."""
+    """Build the request to the agent's own model: the agent's own request up to what leaves the view, then the
+    instructions. None: the settings name another writer, or the window has no room for the request and a summary of
+    `max_tokens`."""
     if not task.is_own or task.view is None or not isinstance(removal, Evict):
         return None
     leaving = [row for row in task.view.rows if row.seq in {message.seq for message in removal.messages}]
@@ -306,7 +312,7 @@ class _Verdict:
 
 
 def _judge(answer: str, source: SourceText, prompt: str, limit: int, counter: TokenCounter, *, last: bool) -> _Verdict:
-    """Check and audit an answer. `last`: there is no other, so what it lacks takes the place of its end."""
+    """Check and audit an answer. `last`: no other call follows, so what the summary lacks replaces its end."""
     try:
         text = check_summary(answer, source=source.shown, prompt=prompt, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
@@ -327,14 +333,15 @@ async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return work(*args, **kwargs)
 
 
-async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until: float | None) -> ModelReply:
-    """The model's answer, at most until this time of the loop, if one is given. Raises: ModelError, TimeoutError."""
+async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until_s: float | None) -> ModelReply:
+    """Return the answer of a summary's model, while the lease of the task's run is held. `until_s`: the latest time, of
+    the event loop's clock; None: no limit. Raises: ModelError, TimeoutError, LeaseLost, StoreError."""
     model = ports.models.find(request.model)
     if model is None:
         raise ModelNotFound(request.model, known=ports.models.handles())
     async with holding(task.run, ports) if task.run is not None else contextlib.nullcontext():
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(until_s):
                 with ports.telemetry.during(work := ModelWork(model=request.model, request=request)):
                     work.reply = await _full_reply(model, request)
                 return work.reply
@@ -353,6 +360,7 @@ async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, unti
 
 
 async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
+    """Return the reply that ends the model's answer; one without parts if there is none."""
     reply: ModelReply | None = None
     async for piece in model.respond(request):
         if isinstance(piece, ModelReply):
@@ -361,7 +369,7 @@ async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
 
 
 def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: Ports) -> SourceText:
-    """What the model reads and is checked against."""
+    """Return what the summariser reads and is checked against. `previous`: the earlier summary, for names in it."""
     nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
     numbers = tuple(node.seq for node in nodes)
     older = "\n\n".join(
@@ -380,7 +388,7 @@ def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: 
 
 
 def engine_summary(removal: Evict | Merge, text: str, counter: TokenCounter) -> Summary:
-    """The summary that a context engine wrote, with what code finds in the messages and the engine left out."""
+    """Return the summary that a context engine wrote, with the items behind it that it leaves out, as far as fits."""
     if isinstance(removal, Evict):
         span = (removal.messages[0].seq, removal.messages[-1].seq)
         source = SourceText(text, text, extract(removal.messages), span)

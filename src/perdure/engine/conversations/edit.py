@@ -60,10 +60,8 @@ def edit_message(
     author: Author,
 ) -> Message:
     """Change a message, and return it as it is shown from now on. Requests that were sent before stay as they were.
-
     Raises: NotFound: the agent has no such message; ConversationBusy: a run of its conversation has not ended;
-        InvalidInput: the message has no such part, or is made by the engine; EmptyMessage, MessageTooLarge.
-    """
+    InvalidInput: the message has no such part, or is made by the engine; EmptyMessage, MessageTooLarge."""
     tx.agents.lock(agent_id)
     owner, seq = tx.messages.place(message_id)
     if owner != agent_id:
@@ -86,44 +84,45 @@ def edit_message(
         revise_nodes(tx, [before], inputs)
         MESSAGE_EDITED(tx, before, inputs.now)
     after = tx.messages.get(message_id)
-    count_anew(tx, before, after, inputs)
+    recount_view(tx, before, after, inputs)
     return after
 
 
 def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
-    """The parts of a message with the change. Raises: InvalidInput: it has no such part."""
+    """Return the parts of a message with the change. Raises: InvalidInput: it has no such part."""
     role = "assistant" if edit.part == "reasoning" else edit.part
-    found: Sequence[Part] | None = None
+    parts: Sequence[Part] | None = None
     if message.kind == "message" and message.role == role:
         match edit.part:
             case "assistant":
                 spoken = [call for call in message.calls if call.speech]
-                found = _with_words(message, Text(edit.text), spoken, "message")
+                parts = _with_words(message, Text(edit.text), spoken, "message")
             case "reasoning":
                 thoughtful = [call for call in message.calls if call.thoughts]
-                found = _with_words(message, Reasoning(edit.text), thoughtful, THINKING)
+                parts = _with_words(message, Reasoning(edit.text), thoughtful, THINKING)
             case "tool":
-                found = _with_result(message, edit)
+                parts = _with_result(message, edit)
             case "user" | "system":
-                found = edit.parts
-    if found is None:
+                parts = edit.parts
+    if parts is None:
         what = {"assistant": "text of an agent", "reasoning": "reasoning", "tool": "tool result to change"}
         raise InvalidInput(f"{message.id} has no {what.get(edit.part, f'text of the role {edit.part!r}')}")
-    return found
+    return parts
 
 
 def _with_words(
     message: Message, words: Text | Reasoning, calls: Sequence[ToolCall], argument: str
 ) -> Sequence[Part] | None:
-    """The parts with these words in place of all of their kind, or in this argument of the only one of these calls. A
-    provider's signature is of the old text, so it goes."""
+    """Return a message's parts with new words: in place of all parts of their type, else in `argument` of the only one
+    of the `calls`, which have words there; None: it has neither. A provider's signature of the old words goes with
+    them."""
     if any(isinstance(part, type(words)) for part in message.parts):
         return _in_place_of(message.parts, type(words), words)
     return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None
 
 
 def _with_result(message: Message, edit: Edit) -> Sequence[Part] | None:
-    """The parts with another text of one result; its status and what it printed stay."""
+    """Return the parts with another text of one result; its status and what it printed stay."""
     results = [one for one in message.results if edit.call_id in (None, one.call_id)]
     if len(results) != 1:
         return None
@@ -136,7 +135,7 @@ def _with_result(message: Message, edit: Edit) -> Sequence[Part] | None:
 
 
 def _in_place_of(parts: Sequence[Part], kind: type[Text] | type[Reasoning], new: Part) -> Sequence[Part]:
-    """The parts with `new` where the first of this kind is, and without the others of it."""
+    """Return the parts with `new` where the first of this kind is, and without the others of it."""
     first = next(place for place, part in enumerate(parts) if isinstance(part, kind))
     return [
         new if place == first else part for place, part in enumerate(parts) if place == first or type(part) is not kind
@@ -144,15 +143,15 @@ def _in_place_of(parts: Sequence[Part], kind: type[Text] | type[Reasoning], new:
 
 
 def _with_argument(message: Message, call: ToolCall, name: str, text: str) -> Sequence[Part]:
-    """The parts with this text as an argument of a call that has such an argument."""
+    """Return the parts with this text as an argument of a call that has such an argument."""
     arguments = json.loads(call.arguments) | {name: text}
     changed = replace(call, arguments=json.dumps(arguments, ensure_ascii=False))
     return [changed if part is call else part for part in message.parts]
 
 
-def count_anew(tx: Tx, before: Message, after: Message, inputs: UnitInputs) -> None:
-    """Store the new estimate of the rows in view, if the message is one of them: what was measured with the old text
-    says nothing about the new one."""
+def recount_view(tx: Tx, before: Message, after: Message, inputs: UnitInputs) -> None:
+    """Store the new estimate of the rows in view, if a changed message is one of them: what was measured with its old
+    text says nothing about the new one. `before`, `after`: the message before and after the change."""
     conversation = tx.conversations.get_by_seq(before.agent_id, before.conversation_seq)
     prefix_tokens = _prefix_tokens(tx, conversation, before)
     if prefix_tokens is None:
@@ -170,7 +169,7 @@ def count_anew(tx: Tx, before: Message, after: Message, inputs: UnitInputs) -> N
 
 
 def _prefix_tokens(tx: Tx, conversation: Conversation, message: Message) -> int | None:
-    """The tokens of the prefix before the rows in view, 0 if there is none yet; None: the message is out of view."""
+    """Return the tokens of the prefix before the rows in view, 0 if there is none; None: the message is out of view."""
     if conversation.prefix_seq is None:
         return 0 if message.seq >= conversation.first_seq else None
     prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)

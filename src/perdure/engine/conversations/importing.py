@@ -104,15 +104,16 @@ def fork(
 
 
 def _keep_earlier_sources(tx: Tx, source: Conversation, made: Conversation, first: Message, *, upto: int) -> None:
-    """Note what the source has in its context beside its rows, behind summaries or recalled, with the first copy."""
+    """Note with the `first` copied row of the new conversation `made` which outside sources the original had in its
+    context besides its rows up to `upto`: behind summaries, or recalled."""
     earlier = context_sources(tx, source.agent_id, source.seq, before_seq=upto + 1)
     sources = tuple(one.source for one in earlier)
     tx.sources.add_to_message(source.agent_id, made.seq, first.seq, sources, recalled=True)
 
 
 def _place(tx: Tx, source: Conversation, message_id: MessageId) -> int:
-    """The number of a message of the conversation; its system message is before all others. Raises: NotFound,
-    InvalidInput."""
+    """Return the number of a message of the conversation; -1 for its system message, which is before all others.
+    Raises: NotFound, InvalidInput."""
     agent_id, seq = tx.messages.place(message_id)
     is_own = agent_id == source.agent_id
     if is_own and seq >= 0:
@@ -124,7 +125,8 @@ def _place(tx: Tx, source: Conversation, message_id: MessageId) -> int:
 
 
 def _seen_by_copy(tx: Tx, source: Conversation, blocks: Mapping[str, BlockId]) -> dict[str, int]:
-    """What the source has seen, with the copies of its own blocks, but for those with an edit it has not seen."""
+    """Return the versions that a fork's log shows: those of its source, with copies of isolated blocks (id -> id of the
+    copy) in their place, without blocks with an edit that the source has not seen, so that the fork is told of it."""
     seen = {key: version for key, version in source.seen.items() if key not in blocks}
     for block_id, copy in blocks.items():
         if source.seen.get(block_id) == tx.blocks.get(BlockId(block_id)).version:
@@ -132,8 +134,8 @@ def _seen_by_copy(tx: Tx, source: Conversation, blocks: Mapping[str, BlockId]) -
     return seen
 
 
-def _copy(row: Message, inputs: UnitInputs, brought: Sequence[MessageSource]) -> Draft:
-    """The row as a new one, of no run."""
+def _copy(row: Message, inputs: UnitInputs, sources: Sequence[MessageSource]) -> Draft:
+    """Return a row as a new one, of no run, with its sources."""
     return Draft(
         id=MessageId(inputs.ids.new("message")),
         role=row.role,
@@ -142,7 +144,7 @@ def _copy(row: Message, inputs: UnitInputs, brought: Sequence[MessageSource]) ->
         name=row.name,
         sender_id=row.sender_id,
         occurred_at=row.occurred_at,
-        sources=tuple(one.source for one in brought),
+        sources=tuple(one.source for one in sources),
     )
 
 
@@ -171,10 +173,8 @@ class _ViewState:
 
 
 async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> ImportCount:
-    """Add the messages that are not there yet, in one transaction; then make room in the view.
-
-    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
-    """
+    """Add the messages that are not there yet, in one transaction; then make room in the view. Raises: NotFound,
+    ConversationBusy, ApprovalPending, StoreError: none of them was added."""
     tokens = await asyncio.to_thread(_count_tokens, drafts, ports)
     added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
     if added.new:
@@ -185,10 +185,8 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 async def import_waiting(
     agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports, max_steps: int
 ) -> None:
-    """Add an answer whose calls wait for somebody, as that of a run that stopped there, with the results of its others.
-
-    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
-    """
+    """Add an answer whose calls wait, as that of a run that stopped there, with the results of its others.
+    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError."""
     tokens, inputs = await asyncio.to_thread(_count_tokens, drafts, ports), ports.inputs()
 
     def add(tx: Tx) -> None:
@@ -218,7 +216,8 @@ async def import_waiting(
 
 
 def _waiting(draft: Draft, waits: Mapping[str, Waits], at: datetime) -> Draft:
-    """An imported message whose calls wait also for what tools of their names need here."""
+    """Return an imported message whose calls wait for whom they waited for, or for whom tools of their names wait here.
+    `waits`: tool -> for whom its calls wait."""
     parts = [
         replace(one, awaits=one.awaits or waits.get(one.name)) if isinstance(one, ToolCall) else one
         for one in draft.parts
@@ -246,11 +245,12 @@ def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> None:
 
 
 def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
+    """Return the upper estimate of each message."""
     return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 
 
 async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
-    """Remove the oldest rows from the view until it fits, or nothing more can go."""
+    """Take the oldest rows out of the view until it fits, or nothing more can leave."""
     while True:
         inputs = ports.inputs()
         state = await ports.store.read(_load_if_full, agent_id, conversation_seq, inputs)
@@ -266,7 +266,7 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
 
 
 def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _ViewState | None:
-    """What the next request would show, if it is larger than the window; None: it fits, by the stored estimates."""
+    """Load the view of the next request, if it is larger than the window by the stored estimates; None: it fits."""
     opening = tx.conversations.get_state(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:

@@ -1,4 +1,4 @@
-"""Conversations that begin anew: what was said leaves the view, and stays in the log. And what is deleted.
+"""Conversations that begin again: what was said leaves the view, and stays in the log. And what is deleted.
 
 Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
 the index and vectors, is removed behind it, some rows at a time; a process that dies over that leaves it to the next.
@@ -47,8 +47,8 @@ async def reset_conversations(
     agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
 ) -> Sequence[Reset]:
     """Reset one conversation of an agent, or all of them, in one transaction; those with nothing in view stay as they
-    are. What automatic capture still has to store is stored before. Calls that wait for somebody are given up. Then
-    hooks are called, and what they add begins the log anew. At last the resets are carried out.
+    are. What automatic capture still has to store is stored before. Calls that wait are given up. Then
+    hooks are called, and what they add begins the new log. At last the resets are carried out.
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """
@@ -75,10 +75,8 @@ async def reset_conversations(
 
 async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, author: Author) -> None:
     """Reset a conversation and take it out of every list; hooks are told that it is over. Its own blocks are deleted.
-    Its rows stay in the log, but those of an ephemeral one are removed with its agent.
-
-    Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
-    """
+    Its rows stay in the log, but those of an ephemeral one are removed with its agent. Raises: NotFound, StoreError;
+    InvalidInput: it is the agent's first; ConversationBusy."""
     counted = await ports.store.read(
         lambda tx: tx.resets.count_messages(tx.conversations.get(conversation_id).agent_id)
     )
@@ -164,10 +162,13 @@ def _reset_captured(
     author: Author,
     counted: MessageCounts,
 ) -> tuple[Mapping[int, int], Sequence[Reset]]:
-    """Reset, if nothing waits for capture; what waits, and the resets.
+    """Reset the conversations, if nothing in them waits for capture.
 
     Args:
+        conversation_seq: the conversation to reset; None: all of the agent's.
         captured: conversation -> row up to which capture was tried: what still waits there can't be captured.
+        counted: the agent's messages, as they were counted before.
+    Returns: conversation -> row up to which it waits for capture, and no resets; or nothing, and the resets.
     """
     tx.agents.lock(agent_id)
     conversations = _conversations(tx, agent_id, conversation_seq)
@@ -178,7 +179,7 @@ def _reset_captured(
 
 
 def _uncaptured(tx: Tx, agent_id: AgentId, conversations: Sequence[Conversation]) -> Mapping[int, int]:
-    """Up to which row each conversation waits for capture; none if a run goes on in one, for then none is reset."""
+    """Return conversation -> row up to which it waits for capture; empty if a run goes on, for then none is reset."""
     if find_automatic(AutoCapture, tx.agents.get(agent_id).settings) is None:
         return {}
     if any(tx.runs.find_active(agent_id, conversation.seq) is not None for conversation in conversations):
@@ -207,7 +208,7 @@ def _reset(
 def _delete(
     tx: Tx, conversation_id: ConversationId, inputs: UnitInputs, *, author: Author, counted: MessageCounts
 ) -> Line:
-    """Reset a conversation and take it out of every list, an ephemeral one with its agent; its agent and number.
+    """Reset a conversation and take it out of every list, an ephemeral one with its agent; return its agent and number.
     Raises: NotFound, InvalidInput, ConversationBusy."""
     agent_id = tx.conversations.get(conversation_id).agent_id
     tx.agents.lock(agent_id)
@@ -223,7 +224,7 @@ def _delete(
 
 
 def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs) -> None:
-    """Begin the log anew with what hooks have added, unless a run has begun since the reset."""
+    """Begin the log after a reset with what hooks have added, unless a run has begun since."""
     tx.agents.lock(reset.agent_id)
     conversation = tx.conversations.get(reset.conversation_id)
     agent_id, seq = conversation.agent_id, conversation.seq
@@ -236,7 +237,7 @@ def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs)
 
 
 def _conversations(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Conversation]:
-    """The conversation with this number, or with None all of the agent's. Raises: NotFound."""
+    """Load the conversation with this number, or for None all of the agent's. Raises: NotFound."""
     if conversation_seq is not None:
         return [tx.conversations.get_by_seq(agent_id, conversation_seq)]
     found: list[Conversation] = []

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The wait was ended because somebody called `fire`; the task itself goes on."""
+    """The wait was ended because `fire` was called; the task itself goes on."""
 
     kind = "cancelled"
 
@@ -27,12 +27,11 @@ def _current_task() -> asyncio.Task[Any]:
 
 @dataclass
 class Interrupt:
-    """Interrupts what the current task waits for within `interruptible`, without cancelling the task for good. `hear`
-    is called when the run may have been asked to stop by another process."""
+    """Interrupts what the current task waits for within `interruptible`, without cancelling the task for good."""
 
     task: asyncio.Task[Any] = field(default_factory=_current_task)
-    reason: BaseException | None = None
-    hear: Callable[[], None] = lambda: None
+    reason: BaseException | None = None  # raised where the wait is interrupted
+    hear: Callable[[], None] = lambda: None  # called when another process may have asked the run to stop
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""
@@ -59,16 +58,16 @@ def interruptible(interrupt: Interrupt) -> Iterator[None]:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled the current task; False for a `CancelledError` that foreign code raised by itself."""
+    """Whether the current task was cancelled; False for a `CancelledError` that foreign code raised by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Wait for `work` to end, also if the caller is cancelled meanwhile; what it returns.
+    """Wait for `work` to end, also if the caller is cancelled meanwhile, and return its result.
 
-    The store commits a transaction whether or not somebody still waits for it. Who goes on before that would read a log
-    in which it is missing. The error of work that nobody waits for any more is dropped.
+    The store commits a transaction whether or not anybody still waits for it. A caller that went on before that would
+    read a log in which the transaction is missing. The error of work whose caller was cancelled is dropped.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(retrieve_error)

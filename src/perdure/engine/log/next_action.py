@@ -72,7 +72,7 @@ or the window, then with an estimate that was corrected."""
 
 
 def next_action(log: RunLog) -> Action:
-    """The one thing to do now.
+    """Return the one thing to do now.
 
     A run that was asked to stop finishes first. A recorded request is sent; before another one is made, each call gets
     its result. A reply without a call, or a question to the user, ends the run. A model that keeps asking for what
@@ -131,7 +131,7 @@ def _is_stuck(log: RunLog) -> bool:
 
 
 def _limit(log: RunLog) -> EndRun | None:
-    """The end of a run that has made as many model calls, or used as many tokens, as it may; None: it may go on."""
+    """Return the end of a run that has made as many model calls, or used as many tokens, as it may; else None."""
     if log.steps_taken >= log.run.max_steps:
         return EndRun("max_steps")
     most = log.run.options.max_tokens
@@ -142,7 +142,7 @@ def _limit(log: RunLog) -> EndRun | None:
 
 
 def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action | None:
-    """What the agent's tool rules make of a run whose calls all have a result; None: the rules don't decide."""
+    """Return what the agent's tool rules demand of a run whose calls all have a result; None: they don't decide."""
     step = log.steps[-1] if log.steps else None
     if log.run.input_waits or (step is not None and step.status != "success"):
         return None
@@ -171,7 +171,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
 
 
 def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
-    """Whether a run with a heartbeat loop goes on after calls that all have a result; None: its limits decide."""
+    """Return what a run with a heartbeat loop does after calls that all have a result; None: its limits decide."""
     if _is_stuck(log) or _limit(log) is not None:
         return None
     if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
@@ -189,7 +189,12 @@ def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
 
 
 def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleViolated") -> Action:
-    """Tell the model what its rules or its loop demand; end the run if that did not help several times."""
+    """Return the request that tells the model what its rules or its loop demand; the end of the run after `REMINDERS`.
+
+    Args:
+        demand: what the model has to do, as a command.
+        kind: the name of the error, as Letta's server words it.
+    """
     if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
         return MakeRequest()  # it is in the log already, and room had to be made first
     if log.reminders >= REMINDERS:
@@ -205,7 +210,7 @@ def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleV
 
 
 def _either(names: Sequence[str]) -> str:
-    """The names joined by "or"."""
+    """Return the names joined by "or"."""
     return " or ".join(names)
 
 
@@ -273,7 +278,7 @@ def step_line(step: ToolStep) -> str:
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
-    """A call's name and arguments; the order of the arguments does not matter."""
+    """Return a call's name and arguments, as they compare: the order of the arguments does not matter."""
     try:
         return call.name, json.dumps(json.loads(call.own_arguments), sort_keys=True)
     except (ValueError, RecursionError):
@@ -281,7 +286,7 @@ def _key(call: ToolCall) -> tuple[str, str]:
 
 
 def _gist(call: ToolCall) -> str:
-    """The arguments in a few characters."""
+    """Return a call's arguments in a few characters."""
     try:
         arguments = json.loads(call.own_arguments)
     except (ValueError, RecursionError):
@@ -293,12 +298,13 @@ def _gist(call: ToolCall) -> str:
 
 
 def _outcome(result: ToolResult) -> str:
-    """What came of a call, in a few characters."""
+    """Return the result of a call in a few characters."""
     text = result.text if result.shown_text is None else result.shown_text
     words = _clip(text[: 4 * OUTCOME_CHARS], OUTCOME_CHARS) or "nothing"
     return words if result.status == "success" else f"failed: {words}"
 
 
 def _clip(text: str, chars: int) -> str:
+    """Return a text on one line, cut to so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= chars else f"{line[: chars - 1]}…"

@@ -46,7 +46,7 @@ class OpenCall:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody has to decide, or to run it, before it can have a result."""
+        """Whether a person has to decide, or the caller to run it, before it can have a result."""
         return self.call.awaits is not None and self.decision is None
 
     @property
@@ -67,7 +67,7 @@ class RunLog:
 
     It is never changed. Every transaction of the loop returns the log that it leaves in the store. Most make it from
     the log before: under the lease nobody else writes to it, but for the run's own row, which
-    `tx.runs.keep_lease` reads anew.
+    `tx.runs.keep_lease` reads again.
 
     Args:
         rule_scope: what the run's calls are judged by; None: the agent has the usual loop, and no rules about what may
@@ -179,7 +179,7 @@ class RoomPlan:
 
     Args:
         nodes: the summary nodes in view, oldest first.
-        reason: why the prefix is written anew.
+        reason: why the conversation gets a new prefix.
     """
 
     log: RunLog
@@ -208,7 +208,7 @@ ViewKey = tuple[int, int, tuple[tuple[int, int], ...]]
 
 
 def view_key(view: View) -> ViewKey:
-    """The key of a view."""
+    """Return what tells this view of a conversation apart from its others."""
     return view.prefix.seq, view.next_seq, tuple(sorted(view.stubs.items()))
 
 
@@ -255,7 +255,7 @@ class Progress:
 
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
-    """The calls in these rows that have no result in them, in the order of the rows."""
+    """Return the calls in these rows that have no result in them, in the order of the rows."""
     calls = [(message, call) for message in messages for call in message.calls]
     if not calls:  # as in most runs
         return ()
@@ -267,11 +267,8 @@ def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
 
 
 def load_run_log(tx: Tx, log: RunLog) -> RunLog:
-    """The log as it stands now.
-
-    Raises: NotFound; LeaseLost: another process has taken the run. Without this check the new log would carry the
-        other's lease, and this process would go on under it.
-    """
+    """Load the log of a run as the store has it now. Raises: NotFound; LeaseLost: another process has taken the run.
+    Without this check the new log would carry that process's lease, and this one would go on under it."""
     run, own = tx.runs.get_by_key(log.run.key), log.run
     if run.lease_number != own.lease_number or (not run.ended and run.lease_owner != own.lease_owner):
         raise LeaseLost(f"{run.id} is no longer held by {own.lease_owner} ({own.lease_number})")
@@ -279,7 +276,7 @@ def load_run_log(tx: Tx, log: RunLog) -> RunLog:
 
 
 def run_log_of(tx: Tx, run: Run) -> RunLog:
-    """The log of a run whose row was read in this transaction."""
+    """Load the log of a run whose row was read in this transaction."""
     return RunLog(
         run=run,
         messages=tuple(tx.messages.list_by_run(run)),
@@ -290,12 +287,12 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
 
 
 def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]) -> RuleScope | None:
-    """The scope of an agent's loop and of the `tool_rules` in its settings; None: nothing depends on other calls."""
+    """Return what a run's calls are judged by: the agent's loop and `tool_rules`; None: no call depends on others."""
     loop = loop_of(agent_type, settings)
     if not settings.get("tool_rules") and not loop.heartbeats:
         return None
     rules = rules_in(settings)
-    if not rules.ordered and not loop.heartbeats:
+    if not rules.order_rules and not loop.heartbeats:
         return None
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}

@@ -99,10 +99,10 @@ class RuleState:
         return "required" if self.allowed == self.tools else tuple(sorted(self.allowed))
 
     def violation(self, name: str) -> str | None:
-        """Why this tool may not be called now, in words for the model; None: it may."""
+        """Return why this tool may not be called now, in words for the model; None: it may be called."""
         if name in self.allowed or name not in self.tools:
             return None  # an unknown tool has an error of its own
-        broken = [rule_sentence(rule) for rule, left in self.active if name not in left]
+        broken = [rule_sentence(rule) for rule, allowed in self.active if name not in allowed]
         hint = "".join(f"\n\t- <tool_rule>{sentence}</tool_rule>" for sentence in broken)
         return (
             f"[ToolConstraintError] Cannot call {name}, valid tools include: {sorted(self.allowed)}."
@@ -126,13 +126,14 @@ class _Constraints:
         self.active.append((rule, tools))
 
     def fill(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Set arguments of a tool that take the place of the model's."""
+        """Set arguments of a tool that replace the model's."""
         self.arguments[tool] = {**self.arguments.get(tool, {}), **arguments}
 
 
 def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer: int = -1) -> RuleState:
-    """The state after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
-    tools, rules = rule_scope.tools, rule_scope.rules.ordered
+    """Return what the rules allow and demand after these calls. `answer`: the number of the newest answer; only a call
+    of it ends the run."""
+    tools, rules = rule_scope.tools, rule_scope.rules.order_rules
     executed = [call for call in past_calls if not call.denied]
     last = executed[-1] if executed else None
     constraints = _Constraints()
@@ -175,7 +176,7 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
 
 
 def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str]) -> None:
-    """Before the first call: the tools that may come first, and their arguments."""
+    """Before the first call: demand one of the tools that may come first, and set their arguments."""
     first_rules = [rule for rule in rules if isinstance(rule, RunFirst)]
     if first := tools & {rule.tool_name for rule in first_rules}:
         for rule in first_rules:
@@ -187,7 +188,7 @@ def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools
 def _constrain_followers(
     constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall
 ) -> None:
-    """After a call: the tools that must follow it, and their arguments."""
+    """After a call: demand one of the tools that must follow it, and set their arguments."""
     for rule in rules:
         if rule.tool_name != last.name:
             continue
@@ -209,7 +210,7 @@ def _constrain_followers(
 def _constrain_children(
     constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall | None
 ) -> None:
-    """Tools that may follow their parents only; and after a parent, its children."""
+    """Allow tools with parents only right after a parent, and after a parent only its children."""
     parent_rules = [rule for rule in rules if isinstance(rule, ParentTool)]
     own_rules = [rule for rule in parent_rules if last is not None and rule.tool_name == last.name]
     open_children = {child for rule in own_rules for child in rule.children}
@@ -223,7 +224,7 @@ def _constrain_children(
 
 
 def expected_states(rule_scope: RuleScope, past_calls: Sequence[PastCall], names: Iterable[str]) -> list[RuleState]:
-    """The state before each of these calls of one answer, as far as it is known before any of them has run."""
+    """Return the state before each of these calls of one answer, as far as it is known before any has run."""
     calls, states = list(past_calls), list[RuleState]()
     answer = -2  # of an answer that has no number yet
     for name in names:
@@ -235,8 +236,8 @@ def expected_states(rule_scope: RuleScope, past_calls: Sequence[PastCall], names
 
 
 def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
-    """The calls in these messages that tool rules count, in their order: those that were run or denied, not those that
-    were refused or have no result yet."""
+    """Return the calls in these messages that tool rules count, in their order: those that were run or denied, not
+    those that were refused or have no result yet."""
     calls: list[PastCall] = []
     open_calls: dict[str, tuple[ToolCall, int]] = {}
     denied: set[str] = set()
@@ -256,7 +257,8 @@ def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
 
 
 def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
-    """The model's arguments with these in place of its own; as they are, if they are no JSON object."""
+    """Return the model's arguments (a JSON object as text) with those of `filled` in place of its own; other text as
+    is."""
     if not filled:
         return arguments
     try:
@@ -269,7 +271,8 @@ def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
 
 
 def _followers(rule: Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
-    """(The tools that may come next by the rule, None: any; whether the output is not mapped though it has to be)."""
+    """Return (the tools that may come next by the rule, None: any; whether the output lacks a mapping that it must
+    have)."""
     if output is None:  # it is not known before the call has run
         free = rule.default_child is None and not rule.require_output_mapping
         return (None if free else frozenset(rule.children)), False

@@ -58,7 +58,7 @@ from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
 
 MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memory_versions")
-"""What else belongs to an agent's memory, with its versions, as a log has to be told of."""
+"""What else belongs to an agent's memory, with its versions, of which a log has to show changes."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
 MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
@@ -83,7 +83,7 @@ class MemoryState:
 
 
 def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
-    """The agent as this run's model calls see it. Settings for one model only are not for another."""
+    """Return the agent as this run's model calls see it. Settings for one model only are not for another."""
     options = run.options
     if options.model is not None and options.model != agent.model:
         settings = {name: value for name, value in agent.settings.items() if name not in _OF_ONE_MODEL}
@@ -94,11 +94,8 @@ def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
-    """The prefix as this run's requests send it: with the run's own system text, if it has one.
-
-    Args:
-        counter: counts the tokens of that text; without one they stay as they are.
-    """
+    """Return the prefix as this run's requests send it: with the run's own system text, if it has one. `counter`:
+    counts the tokens of that text; without one they stay as they are."""
     system = run.options.system
     if system is None:
         return prefix
@@ -107,7 +104,7 @@ def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None)
 
 
 def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Prefix | None:
-    """The conversation's prefix, that of the cached view if it still holds; None: it has none yet."""
+    """Return the conversation's prefix, that of the cached view if it is still the same; None: it has none yet."""
     cached = inputs.cached_view
     if cached is not None and cached.prefix.seq == conversation.prefix_seq:
         return cached.prefix
@@ -115,10 +112,10 @@ def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Pr
 
 
 def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
-    """The memory of the agent now."""
+    """Return the versions and counts of the agent's memory now."""
     versions = opening.blocks
-    for more in MEMORY_VERSIONS(tx, opening) if opening.has else ():
-        versions = {**versions, **more}
+    for feature_versions in MEMORY_VERSIONS(tx, opening) if opening.has else ():
+        versions = {**versions, **feature_versions}
     return MemoryState(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
@@ -132,7 +129,7 @@ def rewrite_reason(
     client_tools: str | None,
     inputs: UnitInputs,
 ) -> str | None:
-    """Why the conversation's prefix must be rewritten, or may be at no cost; None to send it again.
+    """Return why the conversation's prefix must be rewritten, or may be at no cost; None: it is sent again.
 
     Compaction rewrites it for other reasons, see `engine.compaction`.
 
@@ -150,9 +147,7 @@ def rewrite_reason(
         return "tools"
     if not current.marker and not current.words_zone:
         return "marker"
-    if _form(agent, inputs.models) != {
-        name: current.parts[name] for name in ("words", "profile") if name in current.parts
-    }:
+    if _form(agent, inputs.models) != {name: current.parts[name] for name in _FORM if name in current.parts}:
         return "settings"
     # A rewrite would bring it up to date.
     if current.seen != memory.versions and current.seen != _in_prefix(memory.versions):
@@ -173,27 +168,27 @@ def _has_revised_summary(tx: Tx, prefix: Prefix) -> bool:
 def _summary_text(
     nodes: Sequence[SummaryNode], tools: Sequence[Mapping[str, Any]], marker: str, *, in_words: bool
 ) -> str:
-    """The summary section as a request shows it; empty for no nodes."""
+    """Return the summary section as a request shows it; empty for no nodes. `tools`: of the request."""
     summary = summary_section(nodes, can_open=bool(tools))
     return envelope_in_words(summary) if in_words else mark_text(summary, marker) if summary else ""
 
 
 def _form(agent: Agent, models: Models) -> dict[str, str]:
-    """What the form of requests depends on, as parts of a prefix: the time zone of dates, if the engine speaks to the
-    agent's model in sentences; the profile, if it is not the full one."""
+    """Return what the form of requests depends on, as parts of a prefix: the time zone of dates, if the engine speaks
+    to the agent's model in sentences; the profile, if it is not the full one."""
     traits = models.traits(agent.model)
     profile = choose_profile(agent, traits)
     return ({"words": agent.timezone} if traits.plain else {}) | ({} if profile == "full" else {"profile": profile})
 
 
 def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
-    """The versions of what stands in a prefix. Facts don't."""
+    """Return the versions of what stands in a prefix: all but those of facts."""
     return {key: version for key, version in versions.items() if not key.startswith(GRAPH_KEY)}
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: MemoryState, prefix: Prefix) -> Prefix:
-    """Store a compiled prefix; with its number and what is different from the one before. From now on the
-    conversation's requests begin with it, and clients are shown it."""
+    """Store a compiled prefix: from now on the conversation's requests begin with it, and clients are shown it. Return
+    it with its number, and with what is different from the one before."""
     if conversation.prefix_seq is not None:
         before = tx.prefixes.get(prefix.agent_id, conversation.prefix_seq)
         prefix = replace(prefix, changes=(*prefix.changes, *_list_changes(tx, before, prefix)))
@@ -207,7 +202,7 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: MemoryState, prefix
 
 
 def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
-    """The most used tags of the agent's archives."""
+    """Return the most used tags of the agent's archives."""
     archives = tx.archives.list_by_agent(agent.id)
     return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
 
@@ -285,10 +280,10 @@ def compile_prefix(
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),
     )
     compiled = partial(compile_system, base, blocks, rules=rules, skills=skills, addition=addition, in_words=in_words)
-    bare = compiled()
+    plain = compiled()
     if in_words:
         marker = ""
-    elif not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
+    elif not marker or marker in plain or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
     system = compiled()
@@ -325,8 +320,8 @@ def compile_prefix(
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:
-    """The tools that the agent's model is offered: those that agents have from the start, and the engine's, only if all
-    are."""
+    """Return the tools that the agent's model is offered, by the profile: all with the engine's; the agent's own
+    without those that agents have from the start; or none."""
     offer = agent.settings.get(OFFERED_TOOLS, "all")
     if offer == "none":
         return ()
@@ -363,7 +358,7 @@ def _name_parts(
 
 
 def _short_digest(value: object) -> str:
-    """Return digits that differ for different values."""
+    """Return 12 hexadecimal digits, which differ for different JSON values."""
     return hashlib.sha256(sorted_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
@@ -380,11 +375,8 @@ def recompile_prefix(
     compiled_at: datetime | None = None,
     from_seq: int | None = None,
 ) -> Prefix:
-    """The prefix that takes the place of `current` before the same rows; without one, the conversation's first.
-
-    Args:
-        from_seq: the first row behind it, with nothing of what was in view before; None: the same rows.
-    """
+    """Compile the prefix that takes the place of `current` before the same rows; without one, the conversation's first.
+    `from_seq`: the first row behind it, with nothing of what was in view before; None: the same rows."""
     kept = current if from_seq is None else None
     if from_seq is None:
         from_seq = conversation.first_seq if kept is None else kept.from_message_seq
@@ -414,7 +406,7 @@ def delta_texts(
     *,
     folded: bool = False,
 ) -> tuple[str, ...]:
-    """The texts of memory deltas: they bring a log from what it has `seen` to what the agent knows now.
+    """Return the texts of memory deltas: they bring a log from the versions it has `seen` to those of `memory`.
 
     Args:
         prefix: of the conversation.
@@ -433,7 +425,7 @@ def delta_texts(
 
 
 def _seen_labels(tx: Tx, seen: Mapping[str, int], blocks: Sequence[Block]) -> dict[str, str]:
-    """The labels that blocks had when this log last saw them; a block that was deleted has none any more."""
+    """Return block id -> the label that the block had when this log last saw it; deleted blocks are left out."""
     now = versions_of(blocks)
     labels: dict[str, str] = {}
     for block_id, version in seen.items():

@@ -62,7 +62,7 @@ class RecallFirst(Exception):
 
 
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
-    """The search for the first request of a claimed run; None: none is needed."""
+    """Return the search for the first request of a claimed run; None: none is needed."""
     run, rows = run_log.run, list[Draft | Message](run_log.messages)
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
         rows += decode_drafts(waiting)[0]
@@ -73,12 +73,14 @@ def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPla
 def plan_recall(
     tx: Tx, opening: ConversationState, rows: Sequence[Draft | Message], inputs: UnitInputs, *, model: str | None
 ) -> RecallPlan | None:
-    """The search for the first request after these messages; None: none is needed, or it was made.
+    """Return the search for the first request after these messages; None: none is needed, or it was made.
 
     A new agent's chat has nothing out of view: it needs no search, and imports nothing for one. An agent whose requests
     begin with an empty view recalls only if it says so itself.
 
     Args:
+        opening: the state of the agent and the conversation.
+        rows: the messages of the run.
         model: of the run, if it has one of its own.
     """
     if inputs.recalled is not None:
@@ -98,7 +100,7 @@ def plan_recall(
         return None
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
-    features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if opening.has_graph else None
+    features = dict(RECALL_PLAN(tx, agent, conversation, texts)) if "graph" in opening.has else None
     recalls = first_seq or any((features or {}).values()) or opening.passages or opening.has_others
     if not recalls and not any(IS_SEARCHED(tx, opening)):
         return None
@@ -118,7 +120,7 @@ def plan_recall(
 
 
 async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
-    """Search memory within the time limit; the text for the request, and the event that tells of it."""
+    """Search memory within the time limit; return the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
         shown = text if plan.scope.in_words else json.dumps(text, ensure_ascii=False)  # as it stands in the tail
@@ -130,12 +132,12 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
         async with asyncio.timeout(limit_s):
             recalled = await ports.search.recall(plan.scope, plan.query, count=count, vector_timeout_s=limit_s / 2)
     except TimeoutError:
-        return _without(f"it was not done within {limit_s:g} s")
+        return _left_out(f"it was not done within {limit_s:g} s")
     except PerdureError as error:
-        return _without(str(error))
+        return _left_out(str(error))
     except Exception as error:
         log.exception("automatic recall stopped at a defect")
-        return _without(f"{type(error).__name__}: {error}")
+        return _left_out(f"{type(error).__name__}: {error}")
     if not recalled.sources:
         return NO_RECALL
     sources = tuple(
@@ -151,14 +153,14 @@ def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
     count_passages(tx, [PassageId(source["id"]) for source in event.sources if source["kind"] == "passage"])
 
 
-def _without(problem: str) -> AutoRecalled:
-    """No text, and the event that says why."""
+def _left_out(problem: str) -> AutoRecalled:
+    """Return a recall without a text, with the event that says why."""
     log.warning("automatic recall is left out: %s", problem)
     return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
 
 
 def _name(source: Source) -> str:
-    """The name of a source for people: file and lines, who a fact is about, or speaker and day."""
+    """Return the name of a source for people: file and lines, who a fact is about, or speaker and day."""
     if source.kind == "passage":
         place = source.source or {}
         name = source.path or source.archive_name or ""
@@ -171,7 +173,7 @@ def _name(source: Source) -> str:
 
 
 def _query(texts: Sequence[str]) -> str:
-    """The text to search; empty if it holds no letter, as a choice among options often does."""
+    """Return the text to search, both ends of a long one; empty if it holds no letter, as a choice often does."""
     text = "\n".join(texts).strip()
     if not any(map(str.isalpha, text)):
         return ""

@@ -2,7 +2,7 @@
 
 A conversation has one from its creation on. Whatever rewrites its prefix renews it (`prefixes.store_prefix`). An edit
 of memory renews it too, while the model keeps its prefix and reads the edit in the log. Then only the versions of the
-blocks are stored, and the text is rendered when somebody reads it: few edits are ever looked at.
+blocks are stored, and the text is rendered when it is read: few edits are ever looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 
 from perdure.context.sections.envelopes import text_for_clients
 from perdure.context.sections.stubs import row_tokens
@@ -25,6 +24,7 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import (
     build_system_message,
     compile_prefix,
+    current_prefix,
     read_memory,
     recompile_prefix,
     store_prefix,
@@ -34,7 +34,7 @@ from perdure.storage.tx import Tx
 
 
 def renew_system_message(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> None:
-    """Show clients the conversation's prompt with the blocks of now. The model's next request stays as it is."""
+    """Show clients the conversation's prompt with its present blocks. The model's next request stays as it is."""
     blocks = tx.blocks.list_versions(agent_id, conversation_seq)
     if tx.system_messages.renew(agent_id, conversation_seq, blocks, at=inputs.now):
         return
@@ -52,11 +52,11 @@ def renew_system_message(tx: Tx, agent_id: AgentId, conversation_seq: int, input
 
 
 def render_system_message(tx: Tx, message: SystemMessage, inputs: UnitInputs) -> Message:
-    """The message as clients are shown it, with the blocks of the time when it was renewed."""
+    """Return the message as clients are shown it, with the blocks as they were when it was renewed."""
     if message.blocks is None:
         return message.as_message
     opening = tx.conversations.get_state(message.agent_id, message.conversation_seq)
-    current = _current_prefix(tx, opening)
+    current = current_prefix(tx, opening.conversation, inputs)
     compiled = compile_prefix(
         tx,
         opening.agent,
@@ -73,7 +73,7 @@ def render_system_message(tx: Tx, message: SystemMessage, inputs: UnitInputs) ->
 
 
 def _blocks_at(tx: Tx, versions: Mapping[str, int]) -> Iterator[Block]:
-    """The blocks at these versions, without deleted ones."""
+    """Yield the blocks at these versions (id -> version), without deleted ones."""
     for block_id, version in versions.items():
         with contextlib.suppress(NotFound):
             block = tx.blocks.get(BlockId(block_id))
@@ -86,7 +86,7 @@ def _blocks_at(tx: Tx, versions: Mapping[str, int]) -> Iterator[Block]:
 def recompile(
     tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs, *, dry_run: bool, keep_time: bool
 ) -> str:
-    """Compile the conversation's prompt with the memory of now, for its next request too, and return its text.
+    """Compile the conversation's prompt with its present memory, for its next request too, and return the text.
 
     Args:
         dry_run: only return it.
@@ -97,32 +97,8 @@ def recompile(
     opening = tx.conversations.get_state(agent_id, conversation_seq)
     before = tx.system_messages.find(agent_id, conversation_seq) if keep_time else None
     compiled_at = inputs.now if before is None else before.compiled_at
-    current = _current_prefix(tx, opening)
-    compiled = _compile(tx, opening, current, inputs, compiled_at=compiled_at)
-    message = build_system_message(opening.conversation, compiled, compiled_at)
-    if not dry_run:
-        if current is not None:
-            _store(tx, opening, current, compiled, inputs)
-        tx.system_messages.put(message)
-    return message.text
-
-
-def _current_prefix(tx: Tx, opening: ConversationState) -> Prefix | None:
-    """The prefix of the conversation's last request, if there was one."""
-    seq = opening.conversation.prefix_seq
-    return None if seq is None else tx.prefixes.get(opening.agent.id, seq)
-
-
-def _compile(
-    tx: Tx,
-    opening: ConversationState,
-    current: Prefix | None,
-    inputs: UnitInputs,
-    *,
-    compiled_at: datetime | None = None,
-) -> Prefix:
-    """The prefix that the next request would have if it were rewritten now."""
-    return recompile_prefix(
+    current = current_prefix(tx, opening.conversation, inputs)
+    compiled = recompile_prefix(
         tx,
         opening.agent,
         opening.conversation,
@@ -133,6 +109,12 @@ def _compile(
         client_tools=current.client_tools if current else None,
         compiled_at=compiled_at,
     )
+    message = build_system_message(opening.conversation, compiled, compiled_at)
+    if not dry_run:
+        if current is not None:
+            _store(tx, opening, current, compiled, inputs)
+        tx.system_messages.put(message)
+    return message.text
 
 
 def _store(tx: Tx, opening: ConversationState, current: Prefix, compiled: Prefix, inputs: UnitInputs) -> None:

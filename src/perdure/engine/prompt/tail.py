@@ -53,7 +53,7 @@ def build_notes(
         messages: of the run, in order.
         has_notes: whether a block of the agent holds working notes.
     """
-    guards, seq = GuardSettings.of(agent.settings), prefix.conversation_seq
+    guards, seq = GuardSettings.from_settings(agent.settings), prefix.conversation_seq
     tools = {tool["name"] for tool in prefix.tools}
     turn = messages
     if run is not None and run.turn_from is not None and run.begins_at is not None:  # since the user spoke
@@ -68,10 +68,7 @@ def build_notes(
 
 def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, filled: float) -> TailNotes:
     """Return the notes with a notice that messages will leave the view, unless the agent knows or can save nothing.
-
-    Args:
-        filled: the share of the window that the request takes.
-    """
+    `filled`: the share of the window that the request takes."""
     saving = [name for name in _SAVING_TOOLS if any(tool["name"] == name for tool in prefix.tools)]
     if not saving:
         return notes
@@ -86,7 +83,7 @@ def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, fill
 
 
 def _was_told(tx: Tx, agent: Agent, prefix: Prefix, oldest: str) -> bool:
-    """Whether a model has read the notice since messages left the view last."""
+    """Return whether a model has read the notice since messages last left the view. `oldest`: handle of the oldest."""
     sign = f"from {oldest} on"
     begins = {prefix.seq: prefix.from_message_seq}
     last: Step | None = None
@@ -106,7 +103,7 @@ def _was_told(tx: Tx, agent: Agent, prefix: Prefix, oldest: str) -> bool:
 
 
 def _checkpoint(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs) -> str:
-    """The working notes of a conversation; empty: there are none."""
+    """Return the working notes of a conversation, cut to their share of the window; empty: there are none."""
     blocks = tx.blocks.list_by_agent(agent.id, conversation_seq)
     notes = next((block.value.strip() for block in blocks if block.label == WORKING_CHECKPOINT), "")
     window, reserve = inputs.window(agent)
@@ -114,12 +111,17 @@ def _checkpoint(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs)
     return notes if budget.fits(notes) else f"{budget.cut(notes)}…"
 
 
-def _recent_steps(tx: Tx, agent: Agent, conversation_seq: int, turn: Sequence[Message], most: int) -> tuple[str, ...]:
-    """A line for each of the newest steps, oldest first."""
+def _recent_steps(tx: Tx, agent: Agent, conversation_seq: int, turn: Sequence[Message], limit: int) -> tuple[str, ...]:
+    """Return a line for each of the newest steps, oldest first.
+
+    Args:
+        turn: the messages since the user spoke; where they hold too few steps, earlier ones are read.
+        limit: how many steps at most.
+    """
     steps = tool_steps(turn)
-    if len(steps) < most:
+    if len(steps) < limit:
         before = turn[0].seq if turn else None
-        missing = most - len(steps)
+        missing = limit - len(steps)
         rows = tx.messages.list(
             agent.id,
             conversation_seq=conversation_seq,
@@ -128,11 +130,16 @@ def _recent_steps(tx: Tx, agent: Agent, conversation_seq: int, turn: Sequence[Me
             newest_first=True,
         )
         steps = [*tool_steps(reversed(rows)), *steps]
-    return tuple(map(step_line, steps[-most:]))
+    return tuple(map(step_line, steps[-limit:]))
 
 
 def _progress_notices(guards: GuardSettings, turn: Sequence[Message], tools: Collection[str]) -> tuple[str, ...]:
-    """What the agent is told about steps that get nowhere."""
+    """Return what the agent is told about steps that get nowhere.
+
+    Args:
+        turn: the messages since the user spoke.
+        tools: the names of its tools.
+    """
     steps = tool_steps(turn)
     if not steps:
         return ()
@@ -152,7 +159,7 @@ def _progress_notices(guards: GuardSettings, turn: Sequence[Message], tools: Col
 
 
 def _order(why: str, tools: Collection[str]) -> str:
-    """The order to ask the user."""
+    """Return the order to ask the user. `why`: what the agent has done so far; `tools`: the names of its tools."""
     if ASK_USER in tools:
         return f"stop: {why}. Your next call has to be {ASK_USER}: say where you stand, and ask for what you need."
     how = f"Call {SEND_MESSAGE}" if SEND_MESSAGE in tools else "Answer the user, without another call"

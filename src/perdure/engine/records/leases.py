@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -66,17 +65,15 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt, news: asyncio.Even
 
 
 def process_owner(token: str = "") -> str:
-    """The name of this process in leases: machine, process namespace, process number, start time, and a token that
-    tells two engines of one process apart."""
+    """Return the name of this process in leases: machine, process namespace, process number, start time, and `token`.
+    `token`: tells two engines of one process apart."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_own_start_time(pid)}/{token}"
+    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_start_time(pid)}/{token}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process of this name is known to be gone; False if that can't be known from here.
-
-    After a crash a run does not wait for its lease to end, if the next process starts on the same machine.
-    """
+    """Whether the process of this name is known to be gone; False if that can't be known from here. After a crash a run
+    does not wait for its lease to end, if the next process starts on the same machine."""
     parts = owner.rsplit("/", 4)
     if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdecimal():
         return False
@@ -93,21 +90,15 @@ def is_dead(owner: str) -> bool:
 
 
 def _namespace() -> str:
-    """The id of this process namespace: process numbers of another container mean nothing here."""
+    """Return the id of this process namespace: process numbers of another container mean nothing here."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
         return "-"
 
 
-@functools.cache
-def _own_start_time(pid: int) -> str:
-    """The start time of this process; `pid` is its number, since a fork is another process."""
-    return _start_time(pid)
-
-
 def _start_time(pid: int) -> str:
-    """The start time of a process in the kernel's ticks; "ended" for a zombie, a dash if the system doesn't tell."""
+    """Return the start time of a process in the kernel's ticks; "ended" for a zombie, a dash if it is unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "ended" if fields[0] in ("Z", "X") else fields[19]

@@ -60,7 +60,7 @@ TOKENS_PER_CHAR_MAX = 4
 
 
 def engine_drafts(kind: MessageKind, texts: Sequence[str], inputs: UnitInputs) -> tuple[list[Draft], list[int]]:
-    """JSON envelopes of the engine or of hooks as drafts, with their tokens."""
+    """Return envelopes (JSON) of the engine or of hooks as drafts, with their tokens."""
     drafts = [
         Draft(id=MessageId(inputs.ids.new("message")), role="system", kind=kind, parts=(Text(text),)) for text in texts
     ]
@@ -68,7 +68,7 @@ def engine_drafts(kind: MessageKind, texts: Sequence[str], inputs: UnitInputs) -
 
 
 def result_draft(call: ToolCall, outcome: ToolOutcome, inputs: UnitInputs) -> Draft:
-    """The outcome of a call as a row."""
+    """Return the outcome of a call as a row of the log."""
     parts = (outcome.result(call),)
     return Draft(
         id=MessageId(inputs.ids.new("message")), role="tool", parts=parts, name=call.name, sources=outcome.sources
@@ -76,13 +76,13 @@ def result_draft(call: ToolCall, outcome: ToolOutcome, inputs: UnitInputs) -> Dr
 
 
 def add_hook_context(tx: Tx, run: Run, inputs: UnitInputs) -> tuple[Run, Sequence[Message]]:
-    """Append what hooks have added since the last request; the run without it, and the rows."""
+    """Append what hooks have added since the last request; return the run without it, and the new rows."""
     rows = tx.messages.append(run, *engine_drafts("hook", run.context, inputs), at=inputs.now)
     return tx.runs.set_context(run, ()), rows
 
 
 def add_waiting_input(tx: Tx, run: Run, *, now: datetime) -> tuple[Run, Sequence[Message]]:
-    """Append the input that waits on the run's row; the run without it, and the rows."""
+    """Append the input that waits on the run's row; return the run without it, and the new rows."""
     waiting = tx.runs.waiting_input(run.key)
     if waiting is None:
         return replace(run, input_waits=False), ()
@@ -93,9 +93,10 @@ def add_waiting_input(tx: Tx, run: Run, *, now: datetime) -> tuple[Run, Sequence
 
 
 def encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
-    """Drafts and their token estimates as JSON, to wait on a run's row."""
+    """Return drafts and their token estimates as JSON, to wait on a run's row."""
 
     def shape(draft: Draft, count: int) -> dict[str, Any]:
+        """Return a draft of so many tokens as a JSON object."""
         fields = {name: getattr(draft, name) for name in Draft.__slots__ if name != "sources"}
         if draft.sources is not None:  # an older version of Perdure knows no such name
             fields["sources"] = [[source.label, source.name] for source in draft.sources]
@@ -106,7 +107,7 @@ def encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
 
 
 def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
-    """The drafts of a run's waiting input, and their token estimates."""
+    """Return the drafts of a run's waiting input, and their token estimates."""
     drafts, tokens = [], []
     for shape in json.loads(text):
         tokens.append(shape.pop("tokens"))
@@ -123,8 +124,11 @@ def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
 
 
 def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
-    """(An answer whose calls have the plain name of their tool and an object of arguments, or no calls if it has to be
-    in words; those of its words that were not streamed)."""
+    """Return (the answer with plain names of tools and objects as arguments, words that are to be shown because they
+    were not streamed). `in_words`: the answer may hold no calls: they are dropped, and an answer without words gets
+    `GAVE_UP`."""
+    if not any(isinstance(part, ToolCall) for part in reply.parts):
+        return reply, ""
     parts = tuple(
         replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
         if isinstance(part, ToolCall)
@@ -140,7 +144,7 @@ def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
 
 @dataclass(slots=True)
 class CallIds:
-    """The ids of one answer's calls, each unique within the run: some models number their calls anew in each answer.
+    """The ids of one answer's calls, each unique within the run: some models begin at the same number in each answer.
 
     Args:
         used: the ids of the run's other calls.
@@ -151,11 +155,8 @@ class CallIds:
     by_index: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def id_of_delta(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
-        """Return the id of the call with this number in the answer's deltas; all its deltas get the same.
-
-        Args:
-            avoid: ids that this call may not have either.
-        """
+        """Return the id of the call with this number in the answer's deltas; all its deltas get the same. `avoid`: ids
+        that this call may not have either."""
         if index not in self.by_index:
             self.by_index[index] = (call_id or "", self._add(call_id, avoid))
         return self.by_index[index][1]
@@ -163,18 +164,20 @@ class CallIds:
     def apply(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """Return the parts of the whole answer without empty ones; its calls have the ids of their deltas."""
         streamed = list(self.by_index.values())
-        kept: list[Part] = []
+        new_parts: list[Part] = []
         for part in parts:
             if isinstance(part, ToolCall):
-                known = next((ids for ids in streamed if ids[0] == part.call_id), None)
-                if known is not None:
-                    streamed.remove(known)
-                kept.append(replace(part, call_id=self._add(part.call_id) if known is None else known[1]))
+                ids_of_call = next((ids for ids in streamed if ids[0] == part.call_id), None)
+                if ids_of_call is not None:
+                    streamed.remove(ids_of_call)
+                new_parts.append(
+                    replace(part, call_id=self._add(part.call_id) if ids_of_call is None else ids_of_call[1])
+                )
             elif isinstance(part, Text | Reasoning) and not part.text and getattr(part, "signature", None) is None:
                 continue  # but reasoning that is only a signature has to go back to its provider
             else:
-                kept.append(part)
-        return tuple(kept)
+                new_parts.append(part)
+        return tuple(new_parts)
 
     def _add(self, call_id: str | None, avoid: Collection[str] = ()) -> str:
         """Use the model's id, or one like it that no other call has; return it."""
@@ -190,14 +193,14 @@ class CallIds:
 def shorten_calls(
     parts: Sequence[Part], *, counter: TokenCounter, most_tokens: int
 ) -> tuple[tuple[Part, ...], Mapping[str, str]]:
-    """The parts of an answer with the beginnings of calls that are too long; and call id -> why it is not executed, in
-    words for the model."""
-    kept: list[Part] = []
+    """Return the parts of an answer with the beginnings of calls that are too long; and call id -> why that call is not
+    run, in words for the model. `most_tokens`: of the arguments of all calls together."""
+    new_parts: list[Part] = []
     refused: dict[str, str] = {}
     budget = most_tokens
     for part in parts:
         if not isinstance(part, ToolCall):
-            kept.append(part)
+            new_parts.append(part)
             continue
         if len(part.name) > NAME_CHARS_MAX:
             part = replace(part, name=f"{part.name[:NAME_CHARS_MAX]}…")
@@ -212,8 +215,8 @@ def shorten_calls(
                 " do it in several calls"
             )
             part = replace(part, arguments=f"{part.arguments[:ARGUMENTS_KEPT_CHARS]}… [cut: {size:,} characters]")
-        kept.append(part)
-    return tuple(kept), refused
+        new_parts.append(part)
+    return tuple(new_parts), refused
 
 
 OTID_KEY = "otid:"
@@ -223,10 +226,12 @@ OTID_COUNTS = timedelta(minutes=1)
 
 
 def find_known(tx: Tx, request: RunRequest, *, now: datetime) -> Run | None:
-    """The run of the same request that came before. Raises: IdempotencyMismatch: it had the key with another text.
+    """Return the run of the same request that came before; None: there is none.
 
     Some clients send one constant `otid` with everything. So another text with it is another message, and so is the
     same text later than a client would try again; not answers to calls, which wait no more.
+
+    Raises: IdempotencyMismatch: the run had the key with another text.
     """
     key = request.idempotency_key
     known = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
@@ -242,8 +247,8 @@ def find_known(tx: Tx, request: RunRequest, *, now: datetime) -> Run | None:
 
 
 def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOptions) -> bool:
-    """Whether the run that goes on in a conversation was begun by exactly these messages, which have no id of their
-    client's that would tell them from the first ones."""
+    """Return whether the active run of a conversation was begun by exactly these messages, none of which has an id of
+    its client's that would tell it from the first one."""
     if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
         return False
     before: Sequence[Draft | Message]
@@ -256,17 +261,17 @@ def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOpti
 
 
 def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:
-    """What somebody has said in these rows."""
+    """Return what callers have said in these rows, to compare it."""
     return [(row.role, row.name, row.sender_id, row.parts) for row in rows if row.kind == "message"]
 
 
 async def finish(log: RunLog, ports: Ports) -> Progress:
-    """End the run as its log says, in one transaction. Raises: LeaseLost."""
+    """End the run as its log says, in one transaction; return the new log. Raises: LeaseLost."""
     return await ports.store.write(_finish, log, ports.inputs())
 
 
 def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
-    """End the run in the transaction, unless its log now says otherwise."""
+    """End the run, unless its log, as the transaction reads it, has another action next."""
     log = run_log_of(tx, tx.runs.keep_lease(log.run))
     if not isinstance(action := next_action(log), EndRun):
         return Progress(log)
@@ -293,9 +298,11 @@ def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs
 def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: UnitInputs) -> Progress:
     """End a run inside a transaction that holds its lease.
 
-    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+    Calls that wait for a person or the caller stay open, and the conversation says so; what hooks have added waits with
+    them.
 
     Args:
+        action: the stop reason, and the failure if there is one.
         events: the transaction's other events, which come first.
     """
     run, now = log.run, inputs.now
@@ -324,7 +331,8 @@ def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: Un
     if run.context and not waits:
         run, rows = add_hook_context(tx, run, inputs)
         added += rows
-    log = replace(log, messages=(*log.messages, *added), steps=steps)
+    if added or steps is not log.steps:
+        log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run, reason=action.reason, usage=usage, step_count=log.steps_taken, failure=action.failure, at=now
@@ -339,7 +347,12 @@ def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: Un
 
 
 def _result_of_open_call(call: ToolCall, started: bool, action: EndRun) -> ToolResult:
-    """The result of a call that the run leaves open."""
+    """Return the result of a call that the run leaves open.
+
+    Args:
+        started: a process has begun to run its tool.
+        action: how the run ends.
+    """
     ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
     text = f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"
     return ToolOutcome(text=text, status="error").result(call)

@@ -45,10 +45,7 @@ class NewMessage:
     sources: tuple[Source, ...] | None = None
 
     def check(self, limits: Limits) -> None:
-        """Check that a caller's message is not in the engine's name, and how long its names are.
-
-        Raises: InvalidInput, TooMany.
-        """
+        """Check that a caller's message is not in the engine's name, and its names. Raises: InvalidInput, TooMany."""
         for field_name, name in (("sender_id", self.sender_id), ("name", self.name), ("otid", self.otid)):
             if name is not None:
                 limits.check("name_limit_chars", len(name), field=field_name)
@@ -56,7 +53,7 @@ class NewMessage:
             raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
     def draft(self, message_id: MessageId) -> Draft:
-        """The message as it is stored, under this id. Its pictures have been fetched."""
+        """Return the message as it is stored, under this id. Its pictures have been fetched."""
         return Draft(
             id=message_id,
             role=self.role,
@@ -91,7 +88,7 @@ class RunRequest:
             conversation's last request had, for answers all of the run that goes on.
         max_steps: how many model calls it may take; None: the setting, or for answers what the run that stopped has
             left.
-        renew_steps: whether answers count steps anew, unless the message before had a limit of its own.
+        renew_steps: whether answers begin a new count of steps, unless the message before had a limit of its own.
         options: of this run's own model calls.
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
@@ -127,8 +124,7 @@ class RunRequest:
 
     @property
     def chars(self) -> int:
-        """The characters of the message, with those of a system text in place of the agent's, without what hooks
-        added."""
+        """The characters of messages, and of a system text in place of the agent's; without what hooks added."""
         if self.sent_chars is not None:
             return self.sent_chars
         texts = (text_of(draft.parts) for draft in self.drafts if draft.kind == "message")
@@ -136,8 +132,7 @@ class RunRequest:
 
     @property
     def digest(self) -> str:
-        """The digest of messages and answers, without what hooks added: it tells a retry from another request under
-        the same key."""
+        """The digest of messages and answers: it tells a retry from another request under the same key."""
         if self.identity is not None:
             return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
@@ -153,20 +148,31 @@ class RunRequest:
         return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
 
 
-def with_run(request: RunRequest, inputs: Ports | UnitInputs, run_id: RunId | None = None) -> RunRequest:
-    """The request with a run, by default a new one, and its messages as they are stored."""
+def with_run(
+    request: RunRequest,
+    inputs: Ports | UnitInputs,
+    run_id: RunId | None = None,
+    *,
+    messages: Sequence[NewMessage] | None = None,
+    **fields: Any,
+) -> RunRequest:
+    """Return the request with a run, by default a new one, and its messages as they are stored.
+
+    Args:
+        messages: come in place of those of the request; `fields`: other fields, with the values that they get.
+    """
     run_id = run_id or RunId(inputs.ids.new("run"))
     drafts = [
         message.draft(MessageId(id_in_run(run_id, "input", place, inputs.ids)))
-        for place, message in enumerate(request.messages)
+        for place, message in enumerate(request.messages if messages is None else messages)
     ]
     limit = inputs.settings.message_limit_chars if request.sent_chars is None else None
     tokens = tuple([tokens_of(draft, inputs.counter, limit) for draft in drafts])
-    return replace(request, run_id=run_id, messages=(), drafts=tuple(drafts), tokens=tokens)
+    return replace(request, run_id=run_id, messages=(), drafts=tuple(drafts), tokens=tokens, **fields)
 
 
 def tokens_of(draft: Draft, counter: TokenCounter, limit_chars: int | None) -> int:
-    """The upper estimate of a message in a request; 0 for one over the limit, which is refused."""
+    """Return the upper estimate of a message in a request; 0 for one over the limit, which is refused."""
     text = text_of(draft.parts)
     if draft.sender_id == ENGINE_SENDER:
         return engine_tokens(text, counter)
@@ -176,7 +182,7 @@ def tokens_of(draft: Draft, counter: TokenCounter, limit_chars: int | None) -> i
 
 
 def check_request(request: RunRequest, settings: EngineSettings) -> None:
-    """Check what a caller asks. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
+    """Check a whole request of a caller. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
     tokens, cost = request.options.max_tokens, request.options.max_cost_usd
     if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
         raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
@@ -203,7 +209,7 @@ def check_input(
     idempotency_key: str | None = None,
     if_busy: IfBusy = "wait",
 ) -> None:
-    """Check what a caller sends. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
+    """Check a caller's messages and options. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
     if not drafts and not may_be_empty:
         raise EmptyMessage
     settings.limits.check("messages_per_request", len(drafts))
@@ -224,7 +230,8 @@ def check_input(
 
 
 def callback_to_store(callback: Callback, cipher: Cipher) -> Callback:
-    """The callback with an encrypted address, to which a report can be sent. Raises: InvalidInput, SecretKeyMissing."""
+    """Check the address of a callback, and return the callback with it encrypted. Raises: InvalidInput: reports can't
+    be sent there; SecretKeyMissing."""
     url, problem = callback.url, ""
     try:
         parts = urlsplit(url)

@@ -1,6 +1,6 @@
 """A request is accepted (T1), its run is claimed (T2), and its first model call is recorded (T3).
 
-Once T1 is committed, the caller may be told so, and the request will be answered. If nothing stands before the run, all
+Once T1 is committed, the caller may hear of it, and the request will be answered. If nothing stands before the run, all
 three are one transaction, else one each.
 """
 
@@ -32,7 +32,7 @@ from perdure.engine.approvals.answers import (
     with_client_tools,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
+from perdure.engine.budget import BUDGETS, check_agent, cost_of, remaining_limits, until_midnight_s, within
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import Action, MakeRequest, next_action
 from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
@@ -98,7 +98,7 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
 
 
 async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None) -> Progress | None:
-    """Claim a run (T2); None if it can't be claimed now."""
+    """Claim a run (T2); return its progress, None if it can't be claimed now. `dead_owner`: a gone process."""
     # To the end: a closing process releases what it holds, and a claim must not come behind that.
     progress = await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
     if progress is not None and progress.quarantined:
@@ -109,6 +109,8 @@ async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None)
 
 
 def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = None) -> Progress | None:
+    """Claim a run in the transaction, and begin its log with the input that waits (T2). `dead_owner`: the name of a
+    process that is gone, whose lease counts as over."""
     tx.agents.lock(key.agent_id)  # before the run, as everywhere
     run = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner)
     if run is None:
@@ -126,11 +128,8 @@ def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = 
 
 
 def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[Agent, Sequence[Event]]:
-    """Give an agent that follows the default its model for a run that begins: the agent, and what to say of it.
-
-    Args:
-        agent: as the run's conversation needs it.
-    """
+    """Give an agent that follows the default its model for a run that begins; return the agent, and what to tell of it.
+    `agent`: as the run's conversation needs it."""
     model = in_effect(agent, inputs.models).model
     if model == agent.model or run.options.model is not None:
         return agent, ()
@@ -205,8 +204,8 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
 def _begin(
     tx: Tx, log: RunLog, action: Action, opening: ConversationState, events: list[Event], inputs: UnitInputs
 ) -> Accepted:
-    """Begin a run that was added as `running` in this transaction, and record its first request if that is its first
-    action. Raises: RequestDefect."""
+    """Begin a run that was added as `running` in this transaction, and record its first request if `action` says so.
+    `events`: the transaction's earlier events; those of the beginning are added. Raises: RequestDefect."""
     events.append(RunStarted(log.run.id, log.run.lease_number))
     if opening.agent.follows_default:
         agent, changes = follow_default(tx, opening.agent, log.run, inputs)
@@ -235,10 +234,8 @@ def _add_run(
     running: bool,
     waiting_input: str | None = None,
 ) -> Run:
-    """Add the run of a request, with its idempotency key. `max_steps` holds if the request gives none.
-
-    Raises: ModelNotFound.
-    """
+    """Add the run of a request, with its idempotency key and callback. `max_steps` holds if the request gives none.
+    Raises: ModelNotFound."""
     model = request.options.model or in_effect(opening.agent, inputs.models).model
     if inputs.models.find(model) is None:
         raise ModelNotFound(model, known=inputs.models.handles())
@@ -272,7 +269,8 @@ def _resume(
     *,
     begin: bool,
 ) -> Accepted:
-    """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
+    """Accept answers to calls that wait: add the run that goes on with them, before all runs that wait, or keep them
+    until all calls are answered."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     most_chars = return_limit_chars(agent, inputs)
@@ -336,10 +334,11 @@ def _add_resumed_run(
     *,
     running: bool,
 ) -> Run:
-    """A run that takes over from the one that stopped: its steps left, its hooks' contexts and its client tools."""
+    """Add the run that takes over from the one that stopped: its steps and budget left, its hooks' contexts and its
+    client tools. `rows`: the answers, as they are stored."""
     stopped = pending.run
     if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
-        left = left_of(stopped, cost_of(run_log_of(tx, stopped), inputs))
+        left = remaining_limits(stopped, cost_of(run_log_of(tx, stopped), inputs))
         request = replace(request, options=within(request.options, left))
     run = _add_run(
         tx,

@@ -18,7 +18,7 @@ from perdure.storage.tx import Tx
 
 @contextlib.contextmanager
 def named_request(place: int) -> Iterator[None]:
-    """Turn a refusal within into one that names the request's place. Raises: RequestRefused, StoreError."""
+    """Turn a refusal within the block into one that names the request's place. Raises: RequestRefused, StoreError."""
     try:
         yield
     except StoreError:
@@ -28,15 +28,15 @@ def named_request(place: int) -> Iterator[None]:
 
 
 def digest_of(requests: Sequence[RunRequest]) -> str:
-    """SHA-256 of the agents, messages and answers of requests."""
+    """Return the SHA-256 of the agents, messages and answers of requests."""
     return hashlib.sha256(json.dumps([[one.agent_id, one.digest] for one in requests]).encode()).hexdigest()
 
 
 def accept_batch(
     tx: Tx, batch: Batch, requests: Sequence[RunRequest], inputs: UnitInputs
 ) -> tuple[Batch, Sequence[Run]]:
-    """Accept the requests of a batch; the batch as stored, and its new runs. A batch that is there already is returned
-    as it is. Raises: RequestRefused."""
+    """Accept the requests of a batch; return the batch as stored, and its new runs. A batch that is there already is
+    returned as it is. Raises: RequestRefused."""
     known = tx.batches.find(batch.id)
     if known is not None:
         return known, ()

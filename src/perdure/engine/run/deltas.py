@@ -39,13 +39,13 @@ class QueuePlace:
 
 
 def turn_of(tx: Tx, key: RunKey, line: Line) -> QueuePlace:
-    """Whose turn it is in a conversation. Raises: NotFound."""
+    """Load the state of a conversation that says whose turn it is; `key`: a run of it. Raises: NotFound."""
     waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
     return QueuePlace(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
 
 
 def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
-    """A page of a run's events. Raises: NotFound."""
+    """Return a page of a run's events. Raises: NotFound."""
     events = tx.events.list(key, after=after, limit=PAGE)
     if not events:
         tx.runs.get_by_key(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for
@@ -53,7 +53,8 @@ def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
 
 
 def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], Run | None]:
-    """The run, its new events, and the run that may begin now because of it."""
+    """Ask a run to stop, or give up the calls at which it stopped. Return the run, its new events, and the run that may
+    begin now because of it."""
     run = tx.runs.get(run_id)
     if not run.ended:
         requested = tx.runs.request_cancel(run.key)
@@ -69,14 +70,14 @@ def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequ
 
 
 def unended(tx: Tx, *, now: datetime) -> list[tuple[Run, Agent]]:
-    """The oldest unended run of each conversation, with its agent; those without a valid lease first."""
+    """Load the oldest unended run of each conversation, with its agent; those without a valid lease first."""
     free, all_runs = (tx.runs.list_oldest(free_at=at, limit=RECOVERED_RUNS) for at in (now, None))
     runs = {run.key: run for run in (*free, *all_runs)}
     return [(run, tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)) for run in runs.values()]
 
 
 def fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, failure: Failure) -> Progress | None:
-    """End a run with a failure, if this process holds it or can claim it; else None."""
+    """End a run with a failure, if this process holds it or can claim it; return its last progress, else None."""
     run = tx.runs.get_by_key(key)
     if run.ended:
         return None
@@ -105,7 +106,7 @@ class Deltas:
         waits: tool -> what its calls wait for.
         loop_arguments: tool -> the arguments that the loop adds.
         names: the tools of the calls so far.
-        recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
+        recent_ids: ids of recent calls that waited for a person or the caller; None: not loaded yet.
         thoughts: number of a call -> the reader of its thoughts.
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
         held: number of a call -> its arguments so far, which wait for the end of its thoughts.
@@ -127,8 +128,8 @@ class Deltas:
     held: dict[int, Delta] = field(default_factory=dict)
 
     async def of(self, piece: ModelDelta) -> Sequence[Delta]:
-        """The deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts in them,
-        or when something else begins."""
+        """Return the deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts
+        in them, or when something else begins."""
         before = [self.held.pop(index) for index in [*self.held] if (piece.kind, piece.index) != (ARGUMENTS, index)]
         if piece.kind == "text":
             return (*before, Delta(self.step.id, self.message_id, piece.kind, piece.text))
@@ -157,7 +158,7 @@ class Deltas:
         return (*before, *(self._with_thoughts(delta) if piece.kind == ARGUMENTS else (delta,)))
 
     def _refuses(self, name: str) -> bool:
-        """Whether the next call can't be run, as far as its name tells: there is no such tool, or rules forbid it."""
+        """Return whether the next call can't be run, as far as its name tells: no such tool, or rules forbid it."""
         self.names.append(name)
         scope = self.log.rule_scope
         if name not in self.loop_arguments or scope is None:
@@ -165,7 +166,7 @@ class Deltas:
         return expected_states(scope, self.log.past_calls, self.names)[-1].violation(name) is not None
 
     def _with_thoughts(self, delta: Delta) -> Sequence[Delta]:
-        """The deltas for arguments and the thoughts in them."""
+        """Return the deltas for a piece of arguments and the thoughts in it; arguments wait until the thoughts end."""
         reader = self.thoughts.get(delta.index)
         if reader is None or reader.has_ended:
             return (delta,)
@@ -179,7 +180,7 @@ class Deltas:
         return reasoning
 
     def _reasoning(self, text: str, thinker: int) -> Delta:
-        """The delta of reasoning, on a new line if what came before stands elsewhere."""
+        """Return the delta of reasoning, on a new line if it stands in another call. `thinker`: the call's number."""
         is_elsewhere = self.thinker not in (None, thinker)
         self.thinker = thinker
         return Delta(self.step.id, self.message_id, "reasoning", f"\n{text}" if is_elsewhere else text)
@@ -190,9 +191,9 @@ class Deltas:
         return FREE if self.log.rule_scope is None else self.log.rule_scope.loop
 
     def _read_tools(self, tx: Tx) -> tuple[Mapping[str, Waits], Mapping[str, Sequence[str]]]:
-        """(What the calls of each tool wait for, the arguments that the loop adds to each)."""
+        """Load (tool -> for whom its calls wait, tool -> the arguments that the loop adds to its calls)."""
         tools = tools_of(tx, self.log.run)
-        added = {name: self._loop.added(tool.spec.parameters) for name, tool in tools.items()}
+        added = {name: self._loop.extra_arguments(tool.spec.parameters) for name, tool in tools.items()}
         untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, self.log.run, tools), "approval")
         return {**untrusted, **waits_by_tool(tools, self.agent.settings)}, added
 
@@ -204,11 +205,11 @@ class Previews:
 
     def __init__(self, log: RunLog, ports: Ports) -> None:
         self._log, self._ports = log, ports
-        self._waiting: dict[tuple[str, int], Delta] = {}
-        self._since: datetime | None = None
+        self._waiting: dict[tuple[str, int], Delta] = {}  # by kind and call number
+        self._since: datetime | None = None  # when the oldest of them came
 
     async def add(self, deltas: Sequence[Delta]) -> Sequence[StoredEvent]:
-        """Take deltas; the stored events that are to be sent now."""
+        """Join the deltas to those that wait; return the stored events that are to be sent now."""
         now = self._ports.clock.now()
         self._since = self._since or now
         for delta in deltas:
@@ -222,7 +223,7 @@ class Previews:
         return ()
 
     async def flush(self) -> Sequence[StoredEvent]:
-        """Store all that waits; the events to send."""
+        """Store all that waits; return the events to send."""
         waiting, self._waiting, self._since = list(self._waiting.values()), {}, None
         if not waiting:
             return ()

@@ -26,10 +26,8 @@ from perdure.storage.tx import Tx
 
 
 async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
-    """The request with the messages that hooks add behind those of the caller.
-
-    Raises: HookBlocked: it is refused; NotFound.
-    """
+    """Call the hooks before a request is accepted; return it with the messages that they add behind the caller's.
+    Raises: HookBlocked: it is refused; NotFound."""
 
     def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
         conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
@@ -56,10 +54,8 @@ async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
 
 
 async def before_model(log: RunLog, ports: Ports) -> Progress:
-    """Run the hooks before a model call and return the new log. If a hook blocks the call, the run has ended.
-
-    Raises: LeaseLost, StoreError.
-    """
+    """Run the hooks before a model call and return the new log. If a hook blocks the call, the run has ended. Raises:
+    LeaseLost, StoreError."""
     line = log.run.key.agent_id, log.run.conversation_seq
     model = (await ports.store.read(lambda tx: tx.conversations.get_agent(*line))).model
     answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)
@@ -79,7 +75,7 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
 
 
 async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> HookOutcome:
-    """The hooks' answers about the model's answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks about the model's answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     return await _fire(
         log,
@@ -102,10 +98,8 @@ async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) 
 async def before_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> tuple[Progress, ToolOutcome | None]:
-    """Call the hooks before a tool; the log afterwards, and the call's result if a hook blocks it.
-
-    Raises: Interrupted, LeaseLost, StoreError.
-    """
+    """Call the hooks before a tool; return the log afterwards, and the call's result if a hook blocks it. Raises:
+    Interrupted, LeaseLost, StoreError."""
     payload = hooks.BeforeTool(**_run_fields(log), **_call_fields(call, tool), arguments=arguments)
     answers = await _fire(log, payload, ports)
     return await store_answers(log, answers, ports), None if answers.blocked is None else _refusal(
@@ -116,7 +110,7 @@ async def before_tool(
 async def after_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome, ports: Ports
 ) -> tuple[ToolOutcome, HookOutcome]:
-    """The outcome of a tool as the model sees it, and the hooks' answers. The caller holds the lease."""
+    """Call the hooks after a tool; return the outcome as the model sees it, and their answers. The lease is held."""
     answers = await ports.hooks.fire(_after_tool_payload(log, call, tool, arguments, outcome.status, outcome.text))
     if answers.blocked is None:
         return outcome, answers
@@ -135,16 +129,15 @@ async def after_memory_tool(
 def _after_tool_payload(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], status: str, result: str
 ) -> hooks.AfterTool:
+    """Build what hooks get after a tool: the status and text of its result."""
     return hooks.AfterTool(
         **_run_fields(log), **_call_fields(call, tool), arguments=arguments, status=status, result=result
     )
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
-    """Call the hooks before a compaction. If one blocks it, the run is ended: the next request would not fit.
-
-    Raises: Interrupted, LeaseLost, StoreError.
-    """
+    """Call the hooks before a compaction. If one blocks it, the run is ended: the next request would not fit. Raises:
+    Interrupted, LeaseLost, StoreError."""
     payload = hooks.BeforeCompaction(**_run_fields(log), by=by, budget_tokens=budget_tokens)
     answers = await _fire(log, payload, ports)
     if answers.blocked is None:
@@ -162,7 +155,7 @@ async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
 
 
 async def at_run_end(log: RunLog, ports: Ports, *, finish: EndRun | None = None) -> Progress:
-    """Call the hooks at the end of a run: one that is about to `finish`, or that has ended."""
+    """Call the hooks at the end of a run: of one that is about to end as `finish` says, or with None has ended."""
     failure = log.run.failure if finish is None else finish.failure
     texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
     reason = finish.reason if finish is not None else log.run.stop_reason or "error"
@@ -183,16 +176,14 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: EndRun | None = None)
 
 
 async def store_answers(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
-    """Store the answers of hooks: their events, and their context, which waits for the next request.
-
-    Raises: LeaseLost, StoreError.
-    """
+    """Store the events of hooks' answers, and context for the next request. Raises: LeaseLost, StoreError."""
     if not answers.events:
         return Progress(log)
     return await ports.store.write(_store, log, answers, now=ports.clock.now())
 
 
 def _store(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
+    """Store the answers of hooks in the transaction: their events, and their context on the run's row."""
     run = tx.runs.keep_lease(log.run)
     if answers.context:
         run = tx.runs.set_context(run, (*run.context, *answers.context))
@@ -200,7 +191,7 @@ def _store(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progr
 
 
 def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitInputs) -> Progress:
-    """End a run that a hook has blocked, unless it has something else to do by now."""
+    """End a run that a hook has blocked, unless it has something else to do by now. `why`: the failure's message."""
     log = run_log_of(tx, tx.runs.keep_lease(log.run))
     if not isinstance(next_action(log), MakeRequest):
         return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
@@ -215,16 +206,16 @@ async def _fire(log: RunLog, payload: hooks.HookPayload, ports: Ports) -> HookOu
 
 
 def _run_fields(log: RunLog) -> dict[str, Any]:
-    """The fields that every payload of a run has."""
+    """Return the fields that every payload of a run has."""
     run = log.run
     return {"agent_id": run.key.agent_id, "conversation_id": run.conversation_id, "run_id": run.id}
 
 
 def _call_fields(call: ToolCall, tool: Tool) -> dict[str, Any]:
-    """The fields that every payload about a call has."""
+    """Return the fields that every payload about a call has."""
     return {"call_id": call.call_id, "tool": call.name, "kind": tool.spec.kind}
 
 
 def _refusal(text: str) -> ToolOutcome:
-    """The outcome of a call whose tool or result a hook blocks."""
+    """Return the outcome of a call whose tool or result a hook blocks."""
     return ToolOutcome(text=text, status="error")

@@ -64,7 +64,8 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
 
 async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
-    """The same. Raises: NotFound: the run, or what it needs, was deleted; LeaseLost, StoreError."""
+    """Take a claimed run to its end, see `run`. Raises: NotFound: the run, or what it needs, was deleted; LeaseLost,
+    StoreError, GivenBack."""
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
@@ -146,7 +147,7 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
 def _store_plan(
     tx: Tx, room: RoomPlan, summary: Summary | None, reading: Reading | None, inputs: UnitInputs
 ) -> Progress:
-    """Store what the plan says, if the conversation's state is still that of the plan."""
+    """Store what the plan says, if the conversation and what the summary was made of (`reading`) have not changed."""
     log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
     tx.agents.lock(room.agent.id)  # summaries of this conversation are prepared in the background, too
     conversation = tx.conversations.get_by_seq(room.agent.id, room.conversation.seq)
@@ -171,7 +172,7 @@ def _store_removal(
     summary: Summary | None,
     inputs: UnitInputs,
 ) -> list[Event]:
-    """Take messages or nodes out of the view, behind a summary node; the events."""
+    """Take messages or nodes out of the view, behind a summary node; return the events that tell of it."""
     log = room.log
     compaction = compact_view(
         tx,
@@ -212,8 +213,8 @@ def _store_removal(
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:
-    """Show less of some rows from now on; the events. If a model has seen more of them, the prefix gets a new number,
-    which tells requests before and after the cut apart."""
+    """Show less of some rows from now on; return the events that tell of it. If a model has seen more of them, the
+    prefix gets a new number, which tells requests before and after the cut apart."""
     counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]

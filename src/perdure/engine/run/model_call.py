@@ -143,7 +143,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
 async def _ask(
     log: RunLog, request: RequestParts, step: Step, work: ModelWork, deltas: Deltas, tell: Tell
 ) -> ModelReply:
-    """The model's answer; its pieces are told as they come. Raises: ModelError, Interrupted, LeaseLost, StoreError."""
+    """Ask the model, publish the pieces of its answer as they come, and return the answer, which `work` keeps too.
+    Raises: ModelError, Interrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = Previews(log, ports) if log.run.background else None
     options = ModelOptions.from_settings(request.agent.settings)
@@ -174,18 +175,16 @@ async def _ask(
 
 
 async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
-    """Whether everybody goes before this run."""
+    """Return whether everybody goes before this run, because nobody has asked for it."""
     if _OF_FEATURES.isdisjoint(agent.settings) or not ports.yields(agent.model):
         return False
     return any([await one for one in GOES_LAST(log.run, agent, ports)])
 
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:
-    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces. False: a
-    person asks for it meanwhile, and waits.
-
-    Raises: as `_ask`; GivenBack: this process is about to end.
-    """
+    """Have a request answered while nobody else is, as often as it is put back, and keep the answer in `work.reply`; no
+    piece is published. Return False if a person asks for the answer meanwhile, and waits. Raises: as `_ask`; GivenBack:
+    this process is about to end."""
     assert work.request is not None
     options = work.request.options
     if options.max_output_tokens is None:
@@ -196,7 +195,7 @@ async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWo
             try:
                 async with AsyncExitStack() as slot:
                     try:
-                        async with asyncio.timeout(LOOK_S):  # then look again whether somebody asks for it
+                        async with asyncio.timeout(LOOK_S):  # then look again whether a person asks for it
                             await slot.enter_async_context(ports.slot(work.model))
                     except TimeoutError:
                         continue
@@ -225,7 +224,13 @@ def _store_reply(
     window_tokens: int,
     ends: bool,
 ) -> Progress:
-    """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
+    """Store the model's answer (T5), with results of the calls that are refused.
+
+    Args:
+        refused: call id -> why that call is not run.
+        tokens: the estimate of the answer.
+        ends: whether the run may be ended in this transaction; False: hooks are called before.
+    """
     run = tx.runs.keep_lease(log.run)
     overcount = _learn_measured(tx, log, step, reply, window_tokens)
     if run.options.differs:  # other requests of the conversation have another model or system text
@@ -282,8 +287,7 @@ def _guess_window(request: RequestParts, step: Step, error: ModelOverflow, ports
 
 
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
-    """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
-    factor."""
+    """Learn the model's factor from the provider's token count; return the new overcount, None: it stays."""
     if reply.requests > 1:  # the count is of all of them
         return None
     recipe, measured = step.recipe, reply.usage.input_tokens
@@ -337,7 +341,7 @@ def _store_failure(
     Args:
         measured: the tokens of a request that was too large, by the provider's count.
         again: the run goes on as after a crash: readers hear that what they saw of the answer is void, and the model is
-            asked anew.
+            asked again.
     """
     run = tx.runs.keep_lease(log.run)
     if measured is not None:
@@ -359,21 +363,19 @@ def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs
 
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
-    """What went over the wire before a step failed, from the error or from the answer that was refused."""
+    """Return what went over the wire before a step failed, from the error or from the answer that was refused."""
     exchange = getattr(error, "exchange", None)
     return exchange if isinstance(exchange, Exchange) else reply.exchange if reply is not None else None
 
 
 def _usage(error: BaseException, reply: ModelReply | None) -> Usage:
-    """The tokens of an answer that is not used, which the provider bills all the same."""
+    """Return the tokens of an answer that is not used, which the provider bills all the same."""
     return reply.usage if reply is not None else error.usage if isinstance(error, ModelError) else NO_USAGE
 
 
 def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice: ToolChoice) -> ModelReply:
-    """The reply, if it is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
-
-    Raises: ModelReplyEmpty, ModelReplyInvalid.
-    """
+    """Return the reply, if it is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
+    Raises: ModelReplyEmpty, ModelReplyInvalid."""
     if reply is None:
         raise ModelReplyEmpty(f"{request.model} ended its answer without a reply")
     is_empty = not any(
@@ -401,7 +403,7 @@ def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice:
 
 
 def _failure(error: BaseException) -> tuple[Failure, StopReason]:
-    """The failure of a step, and its stop reason."""
+    """Return the failure of a step, and its stop reason."""
     match error:
         case ModelError():
             return Failure(kind=error.kind, message=_cut(str(error))), error.stop_reason
@@ -414,5 +416,5 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
 
 
 def _cut(text: str) -> str:
-    """The text of an error as it is stored; it may hold all that a provider sent."""
+    """Return the text of an error as it is stored: it may hold all that a provider sent."""
     return text if len(text) <= FAILURE_CHARS else f"{text[:FAILURE_CHARS]}… [cut: {len(text):,} characters]"

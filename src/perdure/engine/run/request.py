@@ -53,8 +53,8 @@ SHOWN_SOURCES: Point[[Tx, Mapping[str, int]], Sequence[Source]] = Point("shown_s
 
 
 def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None:
-    """Note what a request brings from outside beside its messages: recalled texts, working notes, open files and the
-    list of steps. It is in the context of all that follows."""
+    """Note which outside sources a request shows beside its messages: those of recalled texts, working notes, open
+    files and the list of steps. They are in the context of all that follows."""
     tx, agent, seq, opening = builder.tx, builder.agent, builder.conversation.seq, builder.opening
     shown = () if recalled is None else recalled_sources(tx, recalled)
     if opening.has_notes:
@@ -62,7 +62,7 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
     for more in SHOWN_SOURCES(tx, builder.memory.versions) if opening.has else ():
         shown += tuple(more)
     if builder.guards.recent_steps:
-        shown += _of_steps(builder)
+        shown += _sources_of_steps(builder)
     if not shown or (row := _row_of(builder)) is None:
         return
     known = {one.source for one in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
@@ -71,7 +71,8 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
 
 
 def _row_of(builder: RequestBuilder) -> Message | None:
-    """The row to note it with: what the run was asked; later the newest one, for older ones may leave the view."""
+    """Return the row to note sources with: what the run was asked; later the newest, for older ones may leave the
+    view."""
     rows = builder.log.messages
     asked = None if builder.log.steps else next((row for row in rows if row.role == "user"), None)
     if asked is not None or rows:
@@ -82,8 +83,8 @@ def _row_of(builder: RequestBuilder) -> Message | None:
     return newest[0] if newest else None
 
 
-def _of_steps(builder: RequestBuilder) -> tuple[Source, ...]:
-    """What the steps that the tail lists, also of rows out of view, brought."""
+def _sources_of_steps(builder: RequestBuilder) -> tuple[Source, ...]:
+    """Return the outside sources of the steps that the tail lists, also of those out of view."""
     tx, agent, seq = builder.tx, builder.agent, builder.conversation.seq
     most = ROWS_PER_STEP * builder.guards.recent_steps
     rows = tx.messages.list(agent.id, conversation_seq=seq, limit=most, newest_first=True)
@@ -121,7 +122,7 @@ def _record_request(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
 
 
 async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
-    """The parts of a recorded model call's request, read again from the log."""
+    """Load the parts of a recorded model call's request from the log."""
 
     def load(tx: Tx) -> RequestParts:
         agent = tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq)
@@ -140,8 +141,8 @@ def make_request(
     *,
     opening: ConversationState | None = None,
 ) -> Progress:
-    """Record the next model call: the log with its pending step and the parts of the request; or a plan that makes room
-    first; or the ended run, if no plan can.
+    """Record the next model call: return the log with its pending step and the parts of the request; or a plan that
+    makes room first; or the ended run, if no plan can.
 
     Args:
         events: the transaction's other events, which come first.
@@ -165,7 +166,7 @@ def make_request(
         log=log,
         events=events,
         agent=agent,
-        guards=GuardSettings.of(agent.settings),
+        guards=GuardSettings.from_settings(agent.settings),
         opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),
@@ -179,8 +180,8 @@ def make_request(
             tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id, conversation.seq))
         except TooMany as error:
             return builder.end(error)
-    before = _recalled_before(tx, log) if log.steps or log.run.resumes is not None else None
-    recalled = before or inputs.recalled or NO_RECALL
+    recalled_before = _recalled_before(tx, log) if log.steps or log.run.resumes is not None else None
+    recalled = recalled_before or inputs.recalled or NO_RECALL
     if action.abandoned is not None:
         abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
         builder.log = replace(builder.log, steps=(*log.steps[:-1], abandoned))
@@ -214,7 +215,7 @@ def make_request(
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
-    """What the turn's requests show of memory, which is the same in each; None: this is its first one."""
+    """Return what the turn's earlier requests show of memory, the same in each; None: this is its first request."""
     steps: Sequence[Step] = log.steps
     if not steps and log.run.resumes is not None:
         steps = tx.steps.list_by_run(RunKey(log.run.key.agent_id, log.run.resumes))
@@ -222,7 +223,7 @@ def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
 
 
 def _select_prefix(builder: RequestBuilder) -> Prefix:
-    """The conversation's prefix, rewritten if there is a reason."""
+    """Return the conversation's prefix, rewritten if there is a reason."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     current = current_prefix(tx, conversation, inputs)
     run = builder.log.run
@@ -240,7 +241,7 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
 
 
 def _cleared_from(builder: RequestBuilder, current: Prefix | None) -> int | None:
-    """The first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
+    """Return the first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
     answered calls is no new request."""
     run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
     if builder.log.steps or run.resumes is not None:
@@ -249,10 +250,10 @@ def _cleared_from(builder: RequestBuilder, current: Prefix | None) -> int | None
 
 
 def _clear_view(builder: RequestBuilder, current: Prefix | None, from_seq: int) -> Prefix:
-    """A new prefix that only the run's own rows follow. All others stay stored, and searches find them."""
+    """Begin a view with a new prefix, which only the run's own rows follow. Others stay stored, and can be found."""
     memory = builder.memory
     builder.view_tokens = sum(row.tokens for row in builder.log.messages if row.seq >= from_seq)
-    # Nothing that told of memory before is in view any more.
+    # Nothing that showed memory before is in view any more.
     builder.conversation = replace(
         builder.conversation, stubs={}, seen=memory.versions, view_tokens=builder.view_tokens
     )
@@ -262,7 +263,7 @@ def _clear_view(builder: RequestBuilder, current: Prefix | None, from_seq: int) 
 
 
 def _own_prefix(builder: RequestBuilder, prefix: Prefix) -> Prefix:
-    """The prefix as a run with options of its own sends it. The conversation's correction is of other requests."""
+    """Return the prefix as a run with options of its own sends it, for which nothing was measured."""
     run = builder.log.run
     if run.options.differs:
         estimated = prefix.tokens + builder.view_tokens
@@ -273,7 +274,7 @@ def _own_prefix(builder: RequestBuilder, prefix: Prefix) -> Prefix:
 def _rewrite_prefix(
     builder: RequestBuilder, current: Prefix | None, reason: str, *, from_seq: int | None = None
 ) -> Prefix:
-    """A new prefix before the same rows, or with `from_seq` before the rows from there on."""
+    """Store a new prefix before the same rows, or with `from_seq` before the rows from there on."""
     tx, agent, conversation = builder.tx, builder.agent, builder.conversation
     client_tools = builder.log.run.client_tools
     compiled = recompile_prefix(
@@ -294,7 +295,7 @@ def _rewrite_prefix(
 
 
 def _add_deltas(builder: RequestBuilder, prefix: Prefix) -> Prefix:
-    """Append memory edits from outside that the log has not shown yet; the prefix, rewritten if they don't fit.
+    """Append memory edits from outside that the log has not shown yet; return the prefix, rewritten if they don't fit.
 
     Also behind a new prefix that shows them already: an older delta or result may be in view after that prefix, and
     what is said last counts.
@@ -315,7 +316,7 @@ def _add_deltas(builder: RequestBuilder, prefix: Prefix) -> Prefix:
 
 
 def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
-    """The view up to the newest row of the log. Behind a new prefix the conversation's estimate is stored anew."""
+    """Return the view up to the newest row of the log. Behind a new prefix, store the conversation's new estimate."""
     tx, log, conversation = builder.tx, builder.log, builder.conversation
     view = builder.inputs.cached_view
     if view is None or view.prefix.seq != prefix.seq:
@@ -343,8 +344,8 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
 
 
 def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
-    """The size of the request with as much in its tail as fits, and what was recalled of that. What was recalled is the
-    first to go, then the list of steps and the notices. Notes stay, unless no other room can be made."""
+    """Return the size of the request with as much in its tail as fits, and what was recalled if that fits. What was
+    recalled is left out first, then the list of steps and the notices. Notes stay, unless no other room can be made."""
     tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
     notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs, has_notes=builder.opening.has_notes)
     size = _measure(builder, view, recalled, notes)
@@ -363,7 +364,7 @@ def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -
 
 
 def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
-    """The size of the request with what was recalled, and with these notes, in its tail."""
+    """Return the size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent, prefix = builder.inputs, builder.agent, view.prefix
     status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)
     window, reserve = builder.window
@@ -379,7 +380,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
 
 
 def _may_try(builder: RequestBuilder) -> bool:
-    """Whether the certain least decides, because nobody has counted a request like this one.
+    """Return whether only what is certain makes a request too large, because no provider has counted one like it.
 
     The estimate is made for large windows, in which the tools are little. A server of one's own refuses what is too
     long at no cost, and says how large it is; one that cuts it without a word must not get it.
@@ -395,7 +396,7 @@ def _may_try(builder: RequestBuilder) -> bool:
 
 
 def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
-    """The pending step with its recipe."""
+    """Add the pending step with its recipe."""
     log, agent, inputs = builder.log, builder.agent, builder.inputs
     rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.past_calls)
     recipe = Recipe(
@@ -423,7 +424,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
-    """The view of a recipe, read from the log: the same long after the call, whatever was revised since."""
+    """Load the view of a recipe from the log: it is the same long after the call, whatever was revised since."""
     agent_id = run.key.agent_id
 
     def rows(from_seq: int, upto_seq: int) -> Sequence[Message]:

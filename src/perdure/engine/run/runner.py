@@ -27,7 +27,7 @@ from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Line, Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
-from perdure.engine.process import GivenBack, key_of
+from perdure.engine.process import GivenBack, run_of_topic
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
@@ -130,11 +130,8 @@ class Runner:
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
 
     async def accept(self, request: RunRequest) -> Accepted:
-        """Accept a request (T1 to T3) and drive its run.
-
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
-            StoreClosed: this process is about to end.
-        """
+        """Accept a request (T1 to T3) and drive its run. Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound,
+        Conflict, ModelNotFound, HookBlocked, StoreError; StoreClosed: this process is about to end."""
         if not request.yields:
             self._foreground.note_begin()
         request = await self.check(request)
@@ -171,13 +168,13 @@ class Runner:
         return batch
 
     def drive(self, run: Run) -> None:
-        """Have a run driven that was accepted by somebody else's transaction. As runs of batches do, it waits for a
+        """Have a run driven that another unit of work added. As runs of batches do, it waits for a
         place, or all schedules of an hour would begin at once."""
         self._foreground.note_begin()
         self._want(run, waits=True)
 
     async def check(self, request: RunRequest) -> RunRequest:
-        """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
+        """Check a request, and return it with what hooks add and the limits that hold. Raises: as `accept`."""
         ports, options = self._ports, request.options
         check_request(request, ports.settings)
         if (principal := current_principal.get()) is not LOCAL:
@@ -202,8 +199,8 @@ class Runner:
     async def follow(
         self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
     ) -> AsyncGenerator[StoredEvent | Delta, None]:
-        """Every event of a run with a number above `after`, in order and without gaps, until it has ended; and previews
-        where this process drives it. Leaving early does not stop the run.
+        """Yield every event of a run with a number above `after`, in order and without gaps, until it has ended; and
+        previews where this process drives it. Leaving early does not stop the run.
 
         Args:
             known: events that need not be loaded, the first of the run among them.
@@ -251,8 +248,8 @@ class Runner:
                 self._readers.pop(run.key, None)
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls
-        that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
+        """Ask a run to stop; return the run as it then stands. An ended run stays as it is; but if it had stopped at
+        calls that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
         run, events, following = await self._ports.store.write(request_cancel, run_id, self._ports.inputs())
         if following is not None:
             self._want(following)
@@ -278,8 +275,8 @@ class Runner:
         return self._ports.models.find(in_effect(agent, self._ports.models).model) is not None
 
     def _hear_run(self, rest: str) -> None:
-        """Look at a run to which another process has added events, or at all of them."""
-        heard = key_of(rest)
+        """Look at the run that a signal of another process is about, or at all runs."""
+        heard = run_of_topic(rest)
         for key in [*self._readers] if heard is None else [heard]:
             self._publish(key, (None,))
         for key, interrupt in self._ports.interrupts.items():
@@ -295,7 +292,12 @@ class Runner:
                 queue.put_nowait(publication)
 
     def _want(self, run: Run, begun: Progress | None = None, *, waits: bool = False) -> None:
-        """Have a run driven, `waits`: when there is a place; `begun` is how far it has come, if it was claimed."""
+        """Have a run driven.
+
+        Args:
+            begun: how far it has come, if it was claimed already.
+            waits: it begins when there is a place, as runs of batches do.
+        """
         if self._closing:
             return
         line = (run.key.agent_id, run.conversation_seq)
@@ -427,8 +429,7 @@ class Runner:
         return await self._claim(turn.active.key, dead_owner=dead_owner)
 
     async def _claim(self, key: RunKey, *, dead_owner: str | None = None) -> Progress | None:
-        """Claim a run (T2 and T3). A run that can't even be begun is ended, or it would stand before every later
-        message."""
+        """Claim a run (T2). A run that can't even be begun is ended, or it would stand before every later message."""
         try:
             return await claim_run(key, self._ports, dead_owner=dead_owner)
         except StoreError:
@@ -438,13 +439,13 @@ class Runner:
             return await self._give_up(key, error, dead_owner=dead_owner)
 
     async def _give_up(self, key: RunKey, error: Exception, *, dead_owner: str | None = None) -> Progress | None:
-        """End a run that this code can't go on with, so that the agent's next message is answered. None: it is not this
-        process's to end."""
+        """End a run that fails in this code, so that the agent's next message is answered. None: another process has
+        it."""
         failure = Failure(kind="internal_error", message=f"{type(error).__name__}: {error}")
         return await self._ports.store.write(fail, key, self._ports.inputs(), dead_owner=dead_owner, failure=failure)
 
     async def _load_events(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
-        """The stored events of a run with a number above `after`. Raises: NotFound."""
+        """Load the stored events of a run with a number above `after`. Raises: NotFound."""
         events: list[StoredEvent] = []
         while page := await self._ports.store.read(events_after, key, events[-1].seq if events else after):
             events += page

@@ -66,11 +66,8 @@ class ReadyCall:
 
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell: Tell) -> Progress:
-    """Execute these calls in their order, but at the same time where tools allow it; each result is stored and told as
-    it comes.
-
-    After a cancel request nothing more is started. Raises: LeaseLost, StoreError.
-    """
+    """Execute these calls in their order, but at the same time where tools allow it; each result is stored and
+    published as it comes. After a cancel request nothing more is started. Raises: LeaseLost, StoreError."""
     agent, tools, waits = await ports.store.read(_load_tools, log.run, calls)
     phase = _ToolPhase(log, agent, tools, waits, ports, tell)
     waiting = list(calls)
@@ -89,7 +86,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
 
 
 def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dict[str, Tool], Mapping[str, Waits]]:
-    """The agent, its run's tools for these calls, and what calls of them wait for."""
+    """Load the agent, the tools of its run (name -> tool), and for whom their calls wait (name -> for whom)."""
     tools = tools_of(tx, run, own_names={one.call.name for one in calls if one.call.awaits == "approval"})
     agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
     called = {one.call.name: tools[one.call.name] for one in calls if one.call.name in tools}
@@ -114,7 +111,7 @@ class _ToolPhase:
         self.tell(progress.events)
 
     def next_batch(self, waiting: Sequence[OpenCall]) -> Sequence[OpenCall]:
-        """The first call, and those right after it that may run at the same time."""
+        """Return the first call, and those right after it that may run at the same time."""
         count = 0
         if self.log.rule_scope is None:  # else what comes after a call may depend on it
             for open_call in waiting:
@@ -125,7 +122,7 @@ class _ToolPhase:
         return waiting[: max(1, count)]
 
     async def prepare(self, open_call: OpenCall) -> ReadyCall | None:
-        """The call with what it is executed with; None: it can't be, and its result says why."""
+        """Return the call with what it is executed with; None: it can't be run, and the stored result says why."""
         ready = await self._check(open_call)
         if isinstance(ready, ReadyCall) and "before_tool" in self.ports.hooks.points:
             progress, refusal = await before_tool(self.log, open_call.call, ready.tool, ready.arguments, self.ports)
@@ -137,7 +134,7 @@ class _ToolPhase:
         return None
 
     async def _check(self, open_call: OpenCall) -> ReadyCall | ToolOutcome:
-        """The tool and arguments of a call that may be executed now, or its result if it may not."""
+        """Return the tool and arguments of a call that may be executed now, else its result."""
         call, tool = open_call.call, self.tools.get(open_call.call.name)
         rules = None
         if (rule_scope := self.log.rule_scope) is not None:
@@ -172,7 +169,7 @@ class _ToolPhase:
             return error_outcome(call.name, error)
 
     async def _tool_change(self, call: ToolCall) -> ToolOutcome | None:
-        """The result of an approved call whose tool was changed since approval was asked for; None: it was not."""
+        """Return the result of an approved call whose tool was changed since approval was asked for; else None."""
         return await self.ports.store.read(
             lambda tx: changed_tool_outcome(tx, call, tools_of(tx, self.log.run, own_names=(call.name,)).get(call.name))
         )
@@ -244,7 +241,7 @@ class _ToolPhase:
 
 
 def _search_call(run: Run, agent: Agent, inputs: UnitInputs, ports: Ports) -> SearchCall:
-    """What a searching tool is called with."""
+    """Return what a searching tool is called with."""
     return SearchCall(
         run=run,
         timezone=agent.timezone,
@@ -256,7 +253,8 @@ def _search_call(run: Run, agent: Agent, inputs: UnitInputs, ports: Ports) -> Se
 
 
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
-    """The outcome of a foreign tool as hooks leave it, and the hooks' answers; None: there are no hooks."""
+    """Call a foreign tool and the hooks after it; return the outcome, and the hooks' answers, None if there are
+    none."""
     with ports.telemetry.during(work := ready.work):
         outcome = work.outcome = await _call_toolbox(log, ready, ports)
     if "after_tool" not in ports.hooks.points:
@@ -265,7 +263,7 @@ async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOut
 
 
 async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutcome:
-    """The outcome of a foreign tool, within its time limit. Never raises for what the tool does."""
+    """Call a foreign tool within its time limit; return its outcome. Never raises for what the tool does."""
     call, spec = ready.open_call.call, ready.tool.spec
     # What runs these has limits of its own, and knows what it waits for.
     limit_s = None if spec.kind in ("custom", "builtin", "agents") else spec.timeout_s or ports.settings.tool_timeout_s
@@ -291,10 +289,8 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
 
 
 def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
-    """The outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit` characters.
-
-    A tool that says by itself what is shown has limits of its own.
-    """
+    """Return the outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit`
+    characters. A tool that says by itself what is shown has limits of its own."""
     if len(outcome.text) <= limit or outcome.shown_text is not None:
         return outcome
     size, text = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]
@@ -304,20 +300,20 @@ def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
 
 
 def _refusal(text: str) -> ToolOutcome:
-    """The result of a call that is not executed."""
+    """Return the result of a call that is not executed."""
     return ToolOutcome(text=text, status="error", refused=True)
 
 
 def error_outcome(name: str, error: PerdureError) -> ToolOutcome:
-    """The result of a call that a tool refused with this error."""
+    """Return the result of a call that a tool refused with this error."""
     return _refusal(str(error)) if isinstance(error, InvalidArguments) else ToolOutcome.failure(name, str(error))
 
 
 async def call_by_hand(
     tool: Tool, arguments: Mapping[str, Any], agent_id: AgentId, ports: Ports, *, author: Author
 ) -> ToolOutcome:
-    """The outcome of a memory tool for this agent, in its first conversation. What it edits, the agent reads with its
-    next message. Raises: NotFound, StoreError."""
+    """Call a memory tool for this agent, in its first conversation, and return its outcome. What the tool edits, the
+    agent reads with its next message. `author`: the person who calls it. Raises: NotFound, StoreError."""
     name, inputs = tool.spec.name, ports.inputs()
     try:
         fitted = fit_arguments(name, tool.spec.parameters, arguments)
@@ -330,7 +326,7 @@ async def call_by_hand(
 
 
 def _load(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> tuple[Agent, Run]:
-    """The agent, and a run that stands for the call and is not stored."""
+    """Return the agent, and a run that stands for the call and is not stored."""
     run = Run(
         id=RunId(""),
         key=RunKey(agent_id, -1),

@@ -33,7 +33,7 @@ RESULT_MIN_TOKENS = 500
 
 
 def result_tokens(window_tokens: int) -> int:
-    """How many tokens one answer of a search or reading tool may take."""
+    """Return how many tokens one answer of a search or reading tool may take."""
     return max(RESULT_MIN_TOKENS, int(window_tokens * RESULT_SHARE))
 
 
@@ -55,10 +55,8 @@ def store_edit(
     edit: Callable[..., ToolOutcome],
     arguments: Mapping[str, Any],
 ) -> Progress:
-    """Run a memory tool's edit and store its result in the same transaction: step T7 of `docs/architecture.md`.
-
-    Raises: LeaseLost; and whatever `edit` raises when it refuses, such as BlockLimitExceeded.
-    """
+    """Run a memory tool's edit and store its result in the same transaction: step T7 of `docs/architecture.md`. Raises:
+    LeaseLost; and whatever `edit` raises when it refuses, such as BlockLimitExceeded."""
     run = tx.runs.keep_lease(log.run, until=inputs.until)
     if run.cancel_requested:  # the end of the run gives each open call its result
         return Progress(load_run_log(tx, log))
@@ -89,9 +87,7 @@ def store_edit(
 
 def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
     """Store the result of a finished call and the block changes that its tool requests, in one transaction (T7).
-
-    Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change.
-    """
+    Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change."""
     run = tx.runs.keep_lease(log.run, until=inputs.until)
     if outcome.passages:
         count_use(tx, outcome.passages)
@@ -110,7 +106,7 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
 
 
 def _shown_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) -> tuple[Source, ...]:
-    """What the result of a memory tool shows from outside: what it says, or earlier messages."""
+    """Return the outside sources that a memory tool's result shows: its own, or those of the messages it opens."""
     if open_call.call.name in CONTEXT_TOOL_SPECS:
         seq = open_call.message.seq
         earlier = context_sources(tx, run.key.agent_id, run.conversation_seq, before_seq=seq, everything=True)
@@ -121,8 +117,8 @@ def _shown_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
     """Record that the conversation's log shows each edited block's new value, and what else of memory it shows.
 
-    Not of a block that somebody else had changed before this edit: the answer that made the edit may hold another call,
-    which was made without seeing that change. The next request shows the block as a delta.
+    A block that another author had changed before this edit is left out: the answer with the edit may hold another
+    call, which was made without seeing that change. The next request shows the block as a delta.
     """
     if not outcome.edits and not outcome.versions:
         return
@@ -142,7 +138,7 @@ def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
 
 
 def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
-    """The outcome as a message of the log, with its events."""
+    """Store the outcome as a message of the log, with its events."""
     run, call, decision = log.run, open_call.call, open_call.decision
     if outcome.edits:
         renew_system_message(tx, run.key.agent_id, run.conversation_seq, inputs)

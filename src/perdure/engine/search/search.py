@@ -95,10 +95,10 @@ class Search:
         explain: bool = False,
         known: tuple[Agent, MessageScope] | None = None,
     ) -> Hits[MessageHit]:
-        """The messages of the agent's whole history that best match, best first; without a text the newest ones.
+        """Find the messages of the agent's whole history that best match, best first; without a text the newest ones.
 
         Args:
-            known: the agent, and what was loaded for a search with this filter, with that of other agents.
+            known: the agent, and what was loaded of it for a search with this filter; None: both are loaded.
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
 
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
@@ -107,10 +107,10 @@ class Search:
         from perdure.search.ranking.query import without_names
 
         self.check_query(text)
-        most = offset + limit
+        last = offset + limit
         if not text.strip():
             newest = await self.store.read(
-                lambda tx: search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
+                lambda tx: search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=last)
             )
             return newest.page(offset, limit)
 
@@ -126,7 +126,7 @@ class Search:
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
             return search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
 
-        def read(tx: Tx, found: RankedMessages, limit: int = min(most, FIRST_HITS)) -> Hits[MessageHit]:
+        def read(tx: Tx, found: RankedMessages, limit: int = min(last, FIRST_HITS)) -> Hits[MessageHit]:
             return search.read_messages(tx, found, limit=limit, explain=explain)
 
         if self._late is None:
@@ -134,7 +134,7 @@ class Search:
         else:
             query = without_names(text, names)
             hits = await self.store.read(read, await _rerank(self._late, await self.store.read(rank), query))
-        if most > FIRST_HITS:
+        if last > FIRST_HITS:
             more = await self.store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
             hits = hits.extend_new(more, key=lambda hit: hit.message.id)
         return hits.page(offset, limit)
@@ -152,13 +152,13 @@ class Search:
         skip_deleted: bool = False,
         files: bool = False,
     ) -> Hits[PassageHit]:
-        """The passages that best match, best first; without a text the newest ones.
+        """Find the passages that best match, best first; without a text the newest ones.
 
         Args:
             archives: these, or all that an agent has.
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
             timezone: where days begin that the query names; an agent's own one comes first.
-            skip_deleted: leave out archives that are gone, for those that nobody named but a list before.
+            skip_deleted: leave out archives that are gone instead of raising NotFound, as for ids out of a list.
             files: of an agent, find also what the files of its folders say.
 
         Raises: NotFound, StoreError.
@@ -168,12 +168,15 @@ class Search:
         def load(tx: Tx) -> tuple[Sequence[Archive], str]:
             if isinstance(archives, str):
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
-            return _archives(tx, archives, skip_deleted), timezone
+            found = tx.archives.list_by_ids(archives)
+            if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
+                raise NotFound("archive", gone[0])
+            return [*found.values()], timezone
 
         self.check_query(text)
-        most = offset + limit
+        last = offset + limit
         if not text.strip():
-            newest = await self.store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
+            newest = await self.store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=last))
             return newest.page(offset, limit)
 
         request = await self.request(text)
@@ -185,8 +188,8 @@ class Search:
         found = await self.store.read(rank)
         if self._late is not None:
             found = await _rerank(self._late, found, text)
-        hits = search.read_passages(found, limit=min(most, FIRST_HITS), explain=explain)
-        if most > FIRST_HITS:
+        hits = search.read_passages(found, limit=min(last, FIRST_HITS), explain=explain)
+        if last > FIRST_HITS:
             more = search.read_passages(await self.store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
             hits = hits.extend_new(more, key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)
@@ -194,7 +197,7 @@ class Search:
     async def recall(
         self, scope: RecallScope, text: str, *, count: Callable[[str], int], vector_timeout_s: float = QUERY_TIMEOUT_S
     ) -> Recalled:
-        """The best of blocks, passages and turns that fits the budget, as one text with its sources.
+        """Recall the best of blocks, passages and turns that fits the budget, as one text with its sources.
 
         Args:
             count: tokens of a text.
@@ -236,11 +239,8 @@ class Search:
     async def nearest(
         self, archive_id: ArchiveId, texts: Sequence[str], *, limit: int
     ) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
-        """The sources of the passages of an archive that are nearest in meaning to each of these texts, best first,
-        with their cosines. None without an embedder, or where the passages have no vectors of it.
-
-        Raises: NotFound, StoreError.
-        """
+        """Return for each text the passages of an archive that are nearest in meaning, best first: their sources and
+        cosines. None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError."""
         embedder, indexes = self._embedder, self._caches.indexes
         if embedder is None or indexes is None:
             return [() for _ in texts]
@@ -269,7 +269,7 @@ class Search:
     async def embed(
         self, texts: Sequence[str], *, purpose: EmbedPurpose = "document", timeout_s: float = EMBED_TIMEOUT_S
     ) -> NDArray[np.float32] | None:
-        """The vectors of texts; None: there is no embedder, or it does not answer in time."""
+        """Return the vectors of texts; None: there is no embedder, or it does not answer in time."""
         if self._embedder is None or not texts:
             return None
         try:
@@ -294,11 +294,8 @@ class Search:
     async def request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
-        """The request of a query, with its vector if the embedder makes one in time; else with the reason.
-
-        Args:
-            names: left out of the vector.
-        """
+        """Build the request of a query, with its vector if the embedder makes one in time; else with the reason.
+        `names`: left out of the vector."""
         from perdure.search.ranking.hits import SearchRequest
         from perdure.search.ranking.query import without_names
 
@@ -336,17 +333,9 @@ class _Caches:
 
 
 async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
-    """The ranked hits, the first of them compared with the query word by word."""
+    """Return the ranked hits, the first of them compared with the query word by word."""
     ranked, omissions = await late.rerank(found.ranked, query, found.first_texts)
     return replace(found, ranked=ranked, ran=with_arm(found.ran, "late", omissions))
-
-
-def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
-    """The archives with these ids. Raises: NotFound: one is gone, unless those are to be skipped."""
-    found = tx.archives.list_by_ids(archives)
-    if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
-        raise NotFound("archive", gone[0])
-    return [*found.values()]
 
 
 POOL_ROWS = 30
@@ -359,14 +348,11 @@ class LateInteraction:
 
     def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
         self._embedder, self._deadline_s = embedder, deadline_s
-        self._words: OrderedDict[str, Column] = OrderedDict()
+        self._words: OrderedDict[str, Column] = OrderedDict()  # text -> signs of its words, last used last
 
     async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
         """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
-
-        Args:
-            texts: of the first rows of `ranked.order`, in that order.
-        """
+        `texts`: of the first rows of `ranked.order`, in that order."""
         import numpy as np
 
         from perdure.search.ranking.fuse import add_late, late_scores
@@ -386,9 +372,11 @@ class LateInteraction:
         )
         return add_late(ranked, ranked.order[: len(texts)], scores), omissions
 
-    async def _embed(self, texts: Sequence[str], until: float) -> str:
-        """Embed the words of these texts, the first texts first, as far as there is time; what was left out, in plain
-        words."""
+    async def _embed(self, texts: Sequence[str], until_s: float) -> str:
+        """Embed the words of these texts, the first texts first, until this time of the monotonic clock.
+
+        Returns: what was left out, in plain words.
+        """
         from perdure.search.ranking.fuse import pack_signs
 
         for text in texts:
@@ -396,7 +384,7 @@ class LateInteraction:
                 self._words.move_to_end(text)
         missing = [text for text in dict.fromkeys(texts) if text not in self._words]
         for first in range(0, len(missing), TEXTS_AT_ONCE):
-            if (remaining_s := until - time.monotonic()) <= 0:
+            if (remaining_s := until_s - time.monotonic()) <= 0:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"
             batch = missing[first : first + TEXTS_AT_ONCE]
             try:

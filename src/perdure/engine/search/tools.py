@@ -71,15 +71,16 @@ async def _conversation_search(
     start_date: str | None = None,
     end_date: str | None = None,
 ) -> ToolOutcome:
+    """The tool `conversation_search`: find messages of the agent's whole history, the newest without a query."""
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
         since=parse_time(start_date, timezone=call.timezone),
         until=parse_time(end_date, timezone=call.timezone, end=True),
         before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
     )
-    limit, bounded_offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
+    limit, offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     agent_id = call.run.key.agent_id
-    hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=bounded_offset)
+    hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=offset)
     results = [_message_shape(hit, hits.ran, call.now) for hit in hits]
     summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
@@ -98,6 +99,7 @@ async def _archival_memory_search(
     start_datetime: str | None = None,
     end_datetime: str | None = None,
 ) -> ToolOutcome:
+    """The tool `archival_memory_search`: find passages of the agent's archives."""
     where = PassageFilter(
         tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
@@ -118,7 +120,7 @@ async def _search_memory(
     start_minutes_ago: int | None = None,
     end_minutes_ago: int | None = None,
 ) -> ToolOutcome:
-    """Search the agent's messages and archives, for each query."""
+    """The tool `search_memory`: find messages and passages for each query, the newest messages without one."""
     since, until = (
         None if minutes is None else call.now - timedelta(minutes=max(0, min(minutes, MINUTES_MAX)))
         for minutes in (start_minutes_ago, end_minutes_ago)
@@ -148,6 +150,7 @@ async def _search_memory(
 
 
 def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[str, Any]:
+    """Return a hit as the model sees it."""
     message = hit.message
     return {
         "timestamp": message.occurred_at.isoformat(timespec="seconds"),
@@ -160,6 +163,7 @@ def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[st
 
 
 def _passage_shape(passage: Passage) -> dict[str, Any]:
+    """Return a passage as the model sees it."""
     return {
         "timestamp": passage.occurred_at.isoformat(timespec="seconds"),
         "content": cut(passage.text),
@@ -171,7 +175,7 @@ def _passage_shape(passage: Passage) -> dict[str, Any]:
 async def _search_output(
     call: SearchCall, handle: str, query: str, max_tokens: int = DEFAULT_TOKENS, offset: int = 0
 ) -> ToolOutcome:
-    """Search a long result of a tool."""
+    """The tool `search_output`: find the passages of a long tool result that match."""
     budget = answer_budget(call.budget, max_tokens)
     message = await call.store.read(load_output, call.run, handle)
     text = await search_output(call.search, message, query, budget, offset=offset)
@@ -179,19 +183,19 @@ async def _search_output(
 
 
 def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:
-    """How a message was found, and its score, which compares within one search; without a query there is none."""
+    """Return how a message was found, and its score, which compares within a search; without a query there is none."""
     if not ran.arms:
         return {"search_mode": "newest"}
     return {"search_mode": "hybrid" if "vectors" in ran.arms else "fts", "score": round(hit.score, 3)}
 
 
 def cut(text: str) -> str:
-    """The beginning of a result's text."""
+    """Return the beginning of a result's text, with how much is left out."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
 
 
 def _ago(now: datetime, then: datetime) -> str:
-    """How long ago `then` was, such as "3 days ago"."""
+    """Return how long ago `then` was, such as "3 days ago"."""
     seconds = max(0, int((now - then).total_seconds()))
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
@@ -217,7 +221,7 @@ _SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
 
 @functools.cache
 def search_tools() -> Mapping[str, Callable[..., Awaitable[ToolOutcome]]]:
-    """Those, and the tools of features, which may import this module."""
+    """Return the tools that search, by name: those of this module, and those of features, which may import it."""
     return {**_SEARCH_TOOLS, **feature_tools(searching=True)}
 
 
@@ -236,12 +240,8 @@ def load_output(tx: Tx, run: Run, handle: str) -> Message:
 
 
 async def search_output(search: Search, message: Message, query: str, budget: Budget, *, offset: int) -> str:
-    """Return the passages of a message's text that match best, and how many there are.
-
-    Args:
-        offset: how many passages are passed over.
-    Raises: ToolError: the query or the offset can't be used; TooMany: the query is too long.
-    """
+    """Return the passages of a message's text that match best, and how many there are. `offset`: how many passages are
+    passed over. Raises: ToolError: the query or the offset can't be used; TooMany: the query is too long."""
     search.check_query(query)
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
@@ -264,15 +264,15 @@ async def search_output(search: Search, message: Message, query: str, budget: Bu
 
 
 def _find(text: str, query: str) -> tuple[OutputParts, Sequence[int]]:
-    """The passages of a text, and which of them have words of the query, best first."""
+    """Return the passages of a text, and which of them have words of the query, best first."""
     from perdure.search.output import count_words
 
-    found = count_words(chunks(Document(name="output", kind="text", text=text), sizes=SIZES), query)
-    return found, found.rank() if found.parts else ()
+    output_parts = count_words(chunks(Document(name="output", kind="text", text=text), sizes=SIZES), query)
+    return output_parts, output_parts.rank() if output_parts.parts else ()
 
 
 async def _rank_by_meaning(search: Search, found: OutputParts, near: Sequence[int], query: str) -> Sequence[int] | None:
-    """The passages ranked by words and by the vectors of some of them; None: there are no vectors in time."""
+    """Return the passages ranked by words, and by vectors of those in `near`; None: there are no vectors in time."""
     import numpy as np
 
     wanted = await search.embed([query], purpose="query", timeout_s=QUERY_TIMEOUT_S)
@@ -285,15 +285,16 @@ async def _rank_by_meaning(search: Search, found: OutputParts, near: Sequence[in
 
 
 def _render(parts: Sequence[Chunk], message: Message, budget: Budget, offset: int) -> str:
-    """As many passages as fit, each with its lines."""
+    """Return as many passages as fit, each with its lines, behind the first `offset`."""
     handle, text = message_handle(message.seq), message.text
-    left = parts[offset:]
-    if not left:
+    remaining = parts[offset:]
+    if not remaining:
         return budget.cut(f"There are {len(parts)} matching passages in {handle}: offset={offset} is behind them.")
     places = _places(text, parts)
-    shown = [f"{places[part]}\n{part.text}" for part in left]
+    shown = [f"{places[part]}\n{part.text}" for part in remaining]
 
     def answer(count: int) -> str:
+        """Return the answer with the first `count` of the shown passages."""
         behind = offset + count
         more = f"; the next: offset={behind}" if behind < len(parts) else ""
         last = behind if count else offset + 1
@@ -307,7 +308,7 @@ def _render(parts: Sequence[Chunk], message: Message, budget: Budget, offset: in
 
 
 def _places(text: str, parts: Sequence[Chunk]) -> dict[Chunk, str]:
-    """Passage -> its place as `context_expand` takes it: `lines 12..20`, or `lines 3:500..900` within a long line."""
+    """Return passage -> its place for `context_expand`: `lines 12..20`, or `lines 3:500..900` within a long line."""
     places: dict[Chunk, str] = {}
     for part in parts:
         places[part] = f"lines {part.first_line}..{part.last_line}"

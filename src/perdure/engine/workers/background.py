@@ -43,7 +43,7 @@ class Foreground:
     """Who is answered in a process, and which calls are made in its silence.
 
     Attributes:
-        is_busy: one for each engine of the process: whether it answers somebody.
+        is_busy: one for each engine of the process: whether it answers a request.
         lines: conversations whose runs let everybody go first; they count as silent.
         turns: of each model, who of its calls is next.
     """
@@ -52,15 +52,15 @@ class Foreground:
         self.is_busy: list[Callable[[], bool]] = []
         self.lines: Counter[Line] = Counter()
         self.turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._people = 0
-        self._seen_at: float | None = None
-        self._call: Interrupt | None = None
-        self._cold: set[str] = set()
-        self._taken_at: dict[str, float] = {}
+        self._people = 0  # how many are answered by other means than a run
+        self._seen_at: float | None = None  # when a request was answered last, by the loop's clock
+        self._call: Interrupt | None = None  # of the call that goes on
+        self._cold: set[str] = set()  # models of which a call took the cache since anybody was answered
+        self._taken_at: dict[str, float] = {}  # model -> when a call took the place of a conversation in its cache
 
     @contextlib.contextmanager
     def person(self) -> Iterator[None]:
-        """Answer somebody within the block, by other means than a run."""
+        """Answer a person within the block, by other means than a run."""
         self._people += 1
         self.note_begin()
         try:
@@ -80,14 +80,14 @@ class Foreground:
             self.lines += Counter()  # without those that are 0
 
     def note_begin(self) -> None:
-        """Note that somebody is about to be answered: the call that goes on is put back."""
+        """Note that a person is about to be answered: the call that goes on is put back."""
         self._seen_at = asyncio.get_running_loop().time()
         self._cold.clear()
         if self._call is not None:
             self._call.fire(PutBack())
 
     def note_end(self) -> None:
-        """Note that somebody was answered."""
+        """Note that a person was answered."""
         self._seen_at = asyncio.get_running_loop().time()
 
     def seconds_left(self, model: str, *, quiet_s: float, apart_s: float, idle_s: float) -> float:
@@ -96,15 +96,15 @@ class Foreground:
         Where a conversation is in the model's cache again, that is `apart_s` after the last time that a call took its
         place, or after `idle_s` of silence.
         """
-        time = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         if self._seen_at is None:
-            self._seen_at = time
+            self._seen_at = now
         if self._call is not None or self._people or any(is_busy() for is_busy in self.is_busy):
             return min(LOOK_S, quiet_s)
-        silent_s = time - self._seen_at
+        silent_s = now - self._seen_at
         left_s, taken_at = quiet_s - silent_s, self._taken_at.get(model)
         if taken_at is not None and model not in self._cold:
-            left_s = max(left_s, min(taken_at + apart_s - time, idle_s - silent_s))
+            left_s = max(left_s, min(taken_at + apart_s - now, idle_s - silent_s))
         return max(0.0, left_s)
 
     @contextlib.asynccontextmanager
@@ -152,7 +152,7 @@ class Background:
         self.foreground.is_busy.append(self.is_busy)
 
     def is_busy(self) -> bool:
-        """Return whether somebody is answered here, besides runs that let everybody go first."""
+        """Return whether a person is answered here, besides runs that let everybody go first."""
         return any(not self.foreground.lines[line] for line in self._lines())
 
     def yields(self, *, local: bool) -> bool:
@@ -205,7 +205,7 @@ class LineWorker(Generic[Key]):
     def __init__(self, what: str, work: Callable[[Key], Awaitable[None]]) -> None:
         self._what, self._do = what, work
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._again: set[Key] = set()
+        self._again: set[Key] = set()  # with new work since the task looked last
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -231,7 +231,7 @@ class LineWorker(Generic[Key]):
             await finish_tasks(self.tasks)
 
     def _end(self, line: Key, task: asyncio.Task[None]) -> None:
-        """Forget a task that has ended; what was to be done again since its last look is begun anew."""
+        """Forget a task that has ended; begin another one, if there was new work since its last look."""
         del self._tasks[line]
         if line in self._again and not task.cancelled():
             self.start(line)
@@ -258,6 +258,7 @@ class LineWorker(Generic[Key]):
 
 
 def _name_of(line: object) -> str:
+    """Return what is worked on, as the log names it."""
     return f"conversation {line[1]} of {line[0]}" if isinstance(line, tuple) else str(line)
 
 
@@ -275,7 +276,7 @@ Piece = Callable[[], AbstractAsyncContextManager[None]]
 """Opens a piece of background work, once it may begin."""
 
 AT_ONCE: Piece = contextlib.nullcontext
-"""A piece of work that somebody waits for."""
+"""A piece of work that a person waits for."""
 
 
 class Pauses:
@@ -290,16 +291,17 @@ class Pauses:
 
     def __init__(self, is_busy: Callable[[], bool], *, quiet_s: float, wait_s: float) -> None:
         self._is_busy, self._quiet_s, self.wait_s = is_busy, quiet_s, wait_s
-        self._one = asyncio.Lock()
+        self._one = asyncio.Lock()  # held by the piece of work that goes on
         self._ended = asyncio.Event()
+        # When a request was answered last, when requests began without a pause, when work may go on beside them.
         self._seen_at = self._busy_at = self._next_at = float("-inf")
 
     def note_begin(self) -> None:
         """Note that a request is about to be answered."""
-        time = asyncio.get_running_loop().time()
-        if self._is_pause(time):
-            self._busy_at = time
-        self._seen_at = time
+        now = asyncio.get_running_loop().time()
+        if self._is_pause(now):
+            self._busy_at = now
+        self._seen_at = now
 
     def note_end(self) -> None:
         """Note that a request was answered."""

@@ -81,6 +81,7 @@ class WatchedStore(StoreOver):
         self._model, self._on_queued = model, on_queued
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write with the embedding model in use; call `on_queued` if texts were queued."""
         queued = False
 
         def watched(tx: Tx) -> T:
@@ -196,6 +197,7 @@ class EmbeddingWorker(Worker):
             )
 
     async def _renew_for_ever(self, batch: _TextBatch) -> None:
+        """Renew the claims of a batch before they end, until the task is cancelled."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
             async with batch.lock:
@@ -206,4 +208,5 @@ class EmbeddingWorker(Worker):
 
 
 def _renew(tx: Tx, batch: _TextBatch, *, until: datetime) -> None:
+    """Extend the claims of a batch until this time."""
     tx.vectors.renew([text.claim for text in batch.texts], claimed=batch.claimed_until, until=until)

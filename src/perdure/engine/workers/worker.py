@@ -37,7 +37,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._pieces: set[asyncio.Task[None]] = set()
-        self._look_at = 0.0
+        self._look_at = 0.0  # not to look before, by the loop's clock
         self.held_up: StoreError | None = None
         """Why work waits here: the store's last error, such as a full disk. None: as far as known it does not."""
 
@@ -90,7 +90,7 @@ class Worker:
             asyncio.get_running_loop().call_soon(self.wake)  # when the task has ended, and left its place
 
     async def _outlive(self, work: Awaitable[T]) -> tuple[T] | None:
-        """What `work` returns; None: it failed, which the log says. Raises: StoreClosed."""
+        """Return what `work` returns, as a tuple; None: it failed, which the log says. Raises: StoreClosed."""
         try:
             return (await work,)
         except StoreClosed:
@@ -102,6 +102,7 @@ class Worker:
         return None
 
     async def _look_for_ever(self) -> None:
+        """Look for work, then wait to be woken or for the next look, until the store is closed."""
         with contextlib.suppress(StoreClosed):
             while True:
                 self._wake.clear()

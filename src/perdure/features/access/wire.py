@@ -34,7 +34,7 @@ class KeyIn(WireRequest):
 
 
 class _AccessShape(WireShape):
-    """Its times are written as Python does."""
+    """The base of this file's answers, whose times are written by `datetime.isoformat`."""
 
     _time = datetime.isoformat
 
@@ -52,7 +52,7 @@ class KeyAnswer(
     of=ApiKey,
     fields="id user_id name start scope created_at expires_at last_used_at revoked_at",
     organization_id="org_id",
-    limits="limits.some",
+    limits="limits.present",
 ):
     """An API key. `key` is its text, in the answer that made it and never again; `start` its first characters."""
 

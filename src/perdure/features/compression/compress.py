@@ -17,19 +17,20 @@ from perdure.features.compression.search_results import CsvFamily, NdjsonFamily,
 from perdure.features.compression.shorten import Compressed, Family, Room
 
 VAIN_SHARE = 4
+"""How many times its length of a text is parsed in vain, where JSON values begin and do not end."""
 _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines; `style`: how they are written as JSON, None: they are no JSON."""
+    """Some lines of a text. `style` is the number of their JSON style, see `STYLES`; None: they are not JSON."""
 
     text: str
     style: int | None
 
 
 def find_parts(text: str) -> list[Part]:
-    """Part a text into its long JSON values and what stands between them."""
+    """Split a text into its long JSON values, each of whole lines, and the lines between them, in order."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -37,13 +38,13 @@ def find_parts(text: str) -> list[Part]:
     at_start = {start: number for number, start in enumerate(starts)}
     parts: list[Part] = []
     plain = number = 0
-    # A value that does not end is read to the end of the text, and then again from the next line: only so much in vain.
-    left = VAIN_SHARE * len(text)
+    # A value that does not end is read to the end of the text, and then again from the next line.
+    vain_left = VAIN_SHARE * len(text)
     while number < len(lines):
         found = None
-        if left > 0 and lines[number][:1] in ("{", "["):
+        if vain_left > 0 and lines[number][:1] in ("{", "["):
             value, end, vain = _read_value(text, starts[number])
-            left -= vain
+            vain_left -= vain
             if end - starts[number] >= PART_CHARS and end + 1 in at_start:
                 style = find_style(value, text[starts[number] : end])
                 found = None if style is None else Part(text[starts[number] : end], style)
@@ -60,7 +61,7 @@ def find_parts(text: str) -> list[Part]:
 
 
 def _read_value(text: str, start: int) -> tuple[Any, int, int]:
-    """Return the JSON value at a place with its end, 0 for none, and how many characters were read in vain."""
+    """Return the JSON value that starts here, its end (0: there is none), and how many characters were read in vain."""
     chars = PART_CHARS
     while True:
         # Up to the end of a line, where no string goes on: an error counts all lines of what is read.
@@ -78,7 +79,7 @@ def _read_value(text: str, start: int) -> tuple[Any, int, int]:
 
 
 class MixedFamily(Family):
-    """Parts of several kinds: JSON, and what is compressed as a string of JSON is."""
+    """A text of several parts: JSON values, and other lines, which are compressed as a long string of JSON is."""
 
     name = "mixed"
     note = "the parts of the output, one after the other; @n stands for the table or text below"
@@ -87,10 +88,12 @@ class MixedFamily(Family):
         self._json = json_family
 
     def parse(self, text: str) -> list[Part] | None:
+        """Return the parts of a text; None: there is only one."""
         parts = find_parts(text)
         return parts if len(parts) > 1 else None
 
-    def encode(self, parsed: list[Part]) -> str | None:
+    def encode(self, parsed: list[Part]) -> str:
+        """Return each part without loss, after a line with its kind and how many lines follow."""
         lines: list[str] = []
         for part in parsed:
             body, kind = None, "text"
@@ -102,6 +105,7 @@ class MixedFamily(Family):
         return "\n".join(lines)
 
     def decode(self, body: str) -> str:
+        """Return the text of the parts that `encode` wrote."""
         lines = iter(body.split("\n"))
         out = []
         for line in lines:
@@ -114,12 +118,13 @@ class MixedFamily(Family):
         return "\n".join(out)
 
     def shorten(self, parsed: list[Part], room: Room) -> str | None:
+        """Return the parts, each shortened to its share of the room; None: a share is too small for a form."""
         total = sum(len(part.text) for part in parsed) + 1
         lines: list[str] = []
         for part in parsed:
             share = room.part(len(part.text) / total)
             if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
-                return None  # too little for a part of its own: the pieces of the whole text share the room
+                return None
             document = None if part.style is None else self._json.parse(part.text)
             short = None if document is None else self._json.shorten(document, share)
             lines.append(self._json.shorten_text(part.text, share) if short is None else short)
@@ -134,21 +139,25 @@ _CODE = re.compile(
 
 
 class ProseFamily(Family):
+    """Source, diffs and Markdown: they have no lossless form, and are shortened by their outline."""
+
     name = "outline"
     repeats = False
 
     def parse(self, text: str) -> str | None:
+        """Return a text of at least 20 lines that is source, a diff or Markdown; None: it is none."""
         lines = text.count("\n") + 1
         is_code = len(_CODE.findall(text)) * 12 >= lines
         is_prose = is_code or len(_DIFF.findall(text)) >= 3 or text.count("\n#") + text.startswith("#") >= 3
         return text if lines >= 20 and is_prose else None
 
 
-# What stands inside another text: no JSON, so that nothing nests without end.
+# The kinds of texts inside other texts: JSON is not one, so that nothing nests without end.
 _INNER: tuple[Family, ...] = (NdjsonFamily(), CsvFamily(), SearchFamily(), HtmlFamily(), ProseFamily(), LinesFamily())
 
 
 def _write_inner(text: str) -> str:
+    """Return a long string of a JSON document in its lossless form, which `_read_inner` undoes."""
     return compress_text(text, _INNER, level="lossless").text
 
 
@@ -157,6 +166,7 @@ def _read_inner(text: str) -> str:
 
 
 def _shorten_inner(text: str, room: Room) -> str:
+    """Return a long string of a JSON document shortened to a room."""
     return compress_text(text, _INNER, budget=room.tokens, handle=room.handle, count=room.count).text
 
 
@@ -180,8 +190,8 @@ def compress(
             lossless form is over its budget, and says so in a line with the handle. `off` changes nothing.
         budget: the tokens above which `full` leaves something out; None: a share of the text's own.
         handle: what the line about the omission names as the original.
-        count: an estimate of tokens; None: the one for an unknown model.
-        is_over: whether the time for it is over: then the best form that was found is returned.
+        count: estimates the tokens of a text; None: as for an unknown model.
+        is_over: returns whether the time is over: then the best form that was found so far is returned.
     """
     return compress_text(text, _FAMILIES, level=level, budget=budget, handle=handle, count=count, is_over=is_over)
 

@@ -24,23 +24,25 @@ _ENDS = ("><", "},", ";", ". ", ", ", ",", " ")
 _EMPTY = frozenset(("null", "0", "false", '""', "[]", "{}"))
 GAP_CHARS = "[… 1,000 left out]\n"
 MISSES = 50
+"""After so many pieces in a row that do not fit, no smaller one is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the original, with what it is called: `17` (line or row), `items[3].name`; `17:401` goes on in 17."""
+    """A part of the original, with its name: `17` is a line or row, `items[3].name` a value, `17:401` line 17 from
+    character 401 on."""
 
     name: str
     text: str
 
     @property
     def tells_error(self) -> bool:
-        """Whether its text tells of an error, or its name does and it has a value."""
+        """Whether its text tells of an error, or its name does and its text is more than an empty value."""
         return tells_error(self.text) or (tells_error(self.name) and self.text not in _EMPTY)
 
 
 def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
-    """Yield a line as pieces of at most `limit` characters, parted where words and values end."""
+    """Yield a line of this name as pieces of at most `limit` characters, cut where words and values end."""
     start = 0
     while len(line) - start > limit:
         least, most = start + limit // 2, start + limit
@@ -52,7 +54,8 @@ def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
 
 
 def excerpt(pieces: Sequence[Piece], room: Room) -> str:
-    """Return as many pieces as the room holds: an error, both ends, other errors, what stands out, then the rest."""
+    """Return as many pieces as the room holds, in their order, with counts of those left out between them. First come
+    an error, both ends, other errors, what stands out, then the rest."""
     least, most = PART_LIMITS
     sample = "\n".join([piece.text[:most] for piece in pieces[:MISSES]])
     limit = max(least, min(most, room.tokens * len(sample) // (8 * room.count(sample) + 1)))
@@ -67,12 +70,12 @@ def excerpt(pieces: Sequence[Piece], room: Room) -> str:
         follows.update(range(first + 1, len(parts)))
     chosen: set[int] = set()
     gap = room.count(GAP_CHARS)
-    left, misses = room.tokens - gap, 0
+    left_tokens, misses = room.tokens - gap, 0
     for number in _by_worth(parts, follows):
         size = room.count(f"{_shown(parts[number])}\n") + (0 if {number - 1, number + 1} & chosen else gap)
-        if size <= left:
+        if size <= left_tokens:
             chosen.add(number)
-            left, misses = left - size, 0
+            left_tokens, misses = left_tokens - size, 0
         else:
             misses += 1
             if misses == MISSES:
@@ -81,10 +84,12 @@ def excerpt(pieces: Sequence[Piece], room: Room) -> str:
 
 
 def _shown(piece: Piece) -> str:
+    """Return a piece as a line, with its name."""
     return f"{piece.name}| {piece.text}" if piece.name else piece.text
 
 
 def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
+    """Return the chosen parts in order, with counts of the others; those in `follows` go on in the line before."""
     out: list[str] = []
     before = -1
     for number in (*sorted(chosen), len(parts)):
@@ -98,7 +103,11 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
 
 
 def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
-    """Return the number of each part once, the one that matters most first."""
+    """Return the number of each part once, the one that matters most first.
+
+    First the first error and the ends, then one error of each form, with neighbours that go on in its line (`follows`),
+    parts of no common form, and at last all parts from both ends inward.
+    """
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)
@@ -122,7 +131,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
 
 
 def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
-    """Yield the parts beside one that tells of an error; of several in a row, those to both ends."""
+    """Yield the parts after one that tells of an error, to the first that does not, then those before it likewise."""
     for step in (1, -1):
         at = number + step
         while at in errors:
@@ -132,14 +141,14 @@ def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
 
 
 def _inward(numbers: Sequence[int]) -> Iterator[int]:
-    """Yield from both ends inward."""
+    """Yield the numbers from both ends inward; the middle one may come twice."""
     for at in range((len(numbers) + 1) // 2):
         yield numbers[at]
         yield numbers[-1 - at]
 
 
 def _commonness(lines: Sequence[str]) -> list[int]:
-    """Return for each line how many lines have the rarest of its words."""
+    """Return for each line in how many lines the rarest of its words stands; without words, the most possible."""
     words = [set(_LETTERS.findall(line)) for line in lines]
     counts = Counter(chain.from_iterable(words))
     return [min((counts[word] for word in own), default=len(lines)) for own in words]

@@ -25,7 +25,12 @@ _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 
 @dataclass(slots=True)
 class HtmlPage:
-    """The text of a page and how much of it is no text."""
+    """The text of a page, and counts of what is no text.
+
+    Attributes:
+        lines: the text, a line for each paragraph, row or heading.
+        unread_chars: the characters of scripts and styles.
+    """
 
     lines: list[str] = field(default_factory=list)
     tags: int = 0
@@ -34,6 +39,8 @@ class HtmlPage:
 
 
 class _Reader(HTMLParser):
+    """Reads markup into `page`; `end_line` has to follow the end of it."""
+
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.page = HtmlPage()
@@ -41,6 +48,7 @@ class _Reader(HTMLParser):
         self._unread = ""
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """Count a tag; end the line at a block, part the cells of a table, and skip scripts and styles."""
         self.page.tags += 1
         self.page.links += tag == "a" and any(name == "href" for name, _ in attrs)
         if tag in _UNREAD:
@@ -51,12 +59,14 @@ class _Reader(HTMLParser):
             self._line.append(" | ")
 
     def handle_endtag(self, tag: str) -> None:
+        """End what a start tag skips, or the line of a block."""
         if tag == self._unread:
             self._unread = ""
         elif tag in _BREAKS:
             self.end_line()
 
     def handle_data(self, data: str) -> None:
+        """Add text to the line, or count it if it is skipped."""
         if self._unread:
             self.page.unread_chars += len(data)
             return
@@ -67,7 +77,7 @@ class _Reader(HTMLParser):
             self._line.append(line)
 
     def end_line(self) -> None:
-        """Add the text since the last break as a line."""
+        """Add the text since the last break to the page as a line."""
         line = _SPACES.sub(" ", "".join(self._line)).strip(" |")
         self._line = []
         if line:
@@ -75,12 +85,15 @@ class _Reader(HTMLParser):
 
 
 class HtmlFamily(Family):
+    """HTML pages, which are shortened to their text."""
+
     name = "html"
 
     def parse(self, text: str) -> str | None:
         return text if _PAGE.match(text) else None
 
     def shorten(self, parsed: str, room: Room) -> str:
+        """Return a page's text after a line of counts; errors are kept also where scripts hold them."""
         reader = _Reader()
         markup = strip_unreadable(parsed)
         reader.feed(markup)
@@ -88,12 +101,12 @@ class HtmlFamily(Family):
         reader.end_line()
         page = reader.page
         page.unread_chars += max(0, len(parsed) - len(markup))
-        left = (
+        omitted = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )
         lines = (_SPACES.sub(" ", line).strip() for line in parsed.split("\n") if "<" not in line and tells_error(line))
         page.lines += [line for line in dict.fromkeys(lines) if len(line) <= PART_LIMITS[1] and line not in page.lines]
-        head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
+        head, text = f"the text of the page; {omitted}\n", "\n".join(page.lines)
         if room.count(head + text) > room.tokens:
             room = replace(room, tokens=room.tokens - room.count(head))
             text = excerpt([Piece("", line) for line in page.lines], room)

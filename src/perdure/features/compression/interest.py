@@ -30,17 +30,18 @@ _POINT, _COMMA = (
 )
 _OF_NUMBERS = "+-0123456789., \u00a0"
 LARGEST = 1e100
-"""Larger numbers count as this one, whose square is a number too."""
+"""Larger numbers count as this one, whose square still is a float."""
 _CODE = re.compile(r"[EF]\d{4}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d")
 
 
 def numbers_of(cells: Sequence[str]) -> dict[int, float]:
-    """Return row -> number of the cells that are numbers with an optional unit; empty: most are no numbers."""
+    """Return row -> number of the cells that are numbers, with an optional unit; empty if too many cells are none."""
     return _numbers(cells, _POINT) or _numbers(cells, _COMMA)
 
 
 def _numbers(cells: Sequence[str], form: re.Pattern[str]) -> dict[int, float]:
+    """Return row -> number of the cells of a form, `_POINT` or `_COMMA`; empty if less than 80 % are of it."""
     found: dict[int, float] = {}
     least = 0.8 * len(cells)
     for row, cell in enumerate(cells):
@@ -52,14 +53,14 @@ def _numbers(cells: Sequence[str], form: re.Pattern[str]) -> dict[int, float]:
 
 
 def _plain(number: str, form: re.Pattern[str]) -> str:
-    """Return a number without groups and with a decimal point."""
+    """Return a number of a form, `_POINT` or `_COMMA`, without groups and with a decimal point."""
     if form is _COMMA:
         number = number.replace(".", "").replace(" ", "").replace("\u00a0", "").replace(",", ".")
     return number.replace(",", "")
 
 
 def plain_number(text: str) -> str | None:
-    """Return the number that a text is, as Python writes it; None: it is none."""
+    """Return the number in a text, without unit and groups, as Python writes it; None: the text is no number."""
     for form in (_POINT, _COMMA):
         if match := form.fullmatch(text):
             return _plain(match[1], form)
@@ -76,13 +77,13 @@ def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:
 
 
 def outliers(numbers: dict[int, float]) -> set[int]:
-    """Return the rows whose number is more than `SIGMAS` deviations from the mean."""
+    """Return the rows whose number (row -> number) is more than `SIGMAS` deviations from the mean."""
     mean, deviation = mean_and_deviation(numbers.values())
     return {row for row, number in numbers.items() if deviation and abs(number - mean) > SIGMAS * deviation}
 
 
 def change_points(numbers: dict[int, float]) -> set[int]:
-    """Return the rows at which the mean of the numbers after differs from that of those before."""
+    """Return the rows at which the mean of the numbers (row -> number) after differs from that of those before."""
     rows, values = list(numbers), list(numbers.values())
     deviation = mean_and_deviation(values)[1]
     if not deviation or len(values) < 4 * CHANGE_WINDOW or is_sequence(values):
@@ -104,13 +105,13 @@ def change_points(numbers: dict[int, float]) -> set[int]:
 
 
 def is_sequence(values: Sequence[float]) -> bool:
-    """Return whether the numbers only rise, or only fall."""
+    """Return whether the numbers never fall, or never rise."""
     pairs = list(itertools.pairwise(values))
     return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
 
 
 def rare_rows(cells: Sequence[str]) -> set[int]:
-    """Return the rows with a rare value of a column that repeats its values."""
+    """Return the rows of a column that have a rare value, if the column repeats its values; else none."""
     counts = Counter(cells)
     if len(counts) > RARE_DISTINCT * len(cells):
         return set()
@@ -120,13 +121,13 @@ def rare_rows(cells: Sequence[str]) -> set[int]:
 
 
 def odd_rows(cells: Sequence[str], numbers: Collection[int]) -> set[int]:
-    """Return the rows of a column of numbers that have a rare unit, or are no number."""
+    """Return the rows of a column with a rare unit, or with no number; `numbers` are the rows with a number."""
     units = [cell.strip(_OF_NUMBERS) if row in numbers else "?" for row, cell in enumerate(cells)]
     return rare_rows(units) if numbers else set()
 
 
 def error_rows(cells: Sequence[str]) -> set[int]:
-    """Return the rows whose cell tells of an error."""
+    """Return the rows of a column whose cell tells of an error."""
     distinct = set(cells)
     if not may_tell_error("\n".join(distinct)):
         return set()
@@ -135,7 +136,7 @@ def error_rows(cells: Sequence[str]) -> set[int]:
 
 
 def may_tell_error(text: str) -> bool:
-    """Return whether any word of an error may be in the text; quick, for whole columns."""
+    """Return whether a text may tell of an error; quick, to pass over whole columns."""
     lowered = text.lower()
     return any(map(lowered.__contains__, ERROR_ROOTS)) or _CODE.search(text) is not None
 
@@ -146,7 +147,7 @@ def tells_error(text: str) -> bool:
 
 
 def shown_rows(table: Columns) -> set[int]:
-    """Return the rows of a table that are always shown."""
+    """Return the rows of a table that are always shown: first and last, errors, outliers, rare values, changes."""
     count = len(table)
     rows = {*range(min(EDGE_ROWS, count)), *range(max(0, count - EDGE_ROWS), count)}
     for cells in table.cells:
@@ -162,7 +163,7 @@ def shown_rows(table: Columns) -> set[int]:
 
 
 def index_columns(table: Columns) -> list[int]:
-    """Return the columns whose values tell rows apart, the shortest first; no times and measures."""
+    """Return the numbers of the columns whose values tell rows apart, the shortest first; no times, no measures."""
     found: list[tuple[int, int]] = []
     for number, cells in enumerate(table.cells):
         if len(set(cells)) < INDEX_UNIQUE * len(cells) or MISSING_CELL in cells:

@@ -45,6 +45,7 @@ from perdure.features.compression.table import (
 )
 
 Path = tuple[str | int, ...]
+"""Keys and indexes that lead from a value to one inside it."""
 
 _PLAIN_KEY = re.compile(r"[^.\[\]\",|\t\x00-\x1f\ud800-\udfff]+")
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
@@ -79,13 +80,14 @@ def is_table(rows: Sequence[Any]) -> bool:
 
 
 def _is_dense(rows: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a table of these objects would have few empty cells, or few columns."""
     keys = set(chain.from_iterable(rows))
     filled = sum(map(len, rows))
     return filled >= (1 - SPARSE_SHARE) * len(keys) * len(rows) or len(keys) <= min(SPARSE_COLUMNS, len(rows))
 
 
 def flatten(rows: Sequence[dict[str, Any]]) -> dict[Path, list[Any]]:
-    """Return the values of the rows by path; `MISSING` where a row has none."""
+    """Return path -> the values of all rows, with a path for each nested key; `MISSING` where a row has none."""
     columns: dict[Path, list[Any]] = {}
     for key in dict.fromkeys(chain.from_iterable(rows)):
         _flatten_into(columns, (key,), [row.get(key, MISSING) for row in rows])
@@ -93,6 +95,7 @@ def flatten(rows: Sequence[dict[str, Any]]) -> dict[Path, list[Any]]:
 
 
 def _flatten_into(columns: dict[Path, list[Any]], path: Path, values: list[Any]) -> None:
+    """Add the values under a path to `columns`; objects, and lists of one short length, as columns of their own."""
     kinds = set(map(type, values))
     if dict in kinds and kinds <= {dict, type(MISSING)}:
         rows = [{} if value is MISSING else value for value in values]
@@ -110,7 +113,7 @@ def _flatten_into(columns: dict[Path, list[Any]], path: Path, values: list[Any])
 
 
 def unflatten(columns: dict[Path, list[Any]], rows: int) -> list[dict[str, Any]]:
-    """Undo `flatten`."""
+    """Return the `rows` objects from which `flatten` made these columns."""
     tree: dict[str | int, Any] = {}
     for path, values in columns.items():
         node = tree
@@ -121,7 +124,7 @@ def unflatten(columns: dict[Path, list[Any]], rows: int) -> list[dict[str, Any]]
 
 
 def _build(tree: dict[str | int, Any]) -> list[Any]:
-    """Return the objects, or lists, that a tree of columns holds, row by row; `MISSING` for one without any value."""
+    """Return row by row the objects, or lists, of a tree of columns; `MISSING` for a row without any value."""
     keys = list(tree)
     columns = [_build(node) if isinstance(node, dict) else node for node in tree.values()]
     if isinstance(keys[0], int):
@@ -138,13 +141,13 @@ def _build(tree: dict[str | int, Any]) -> list[Any]:
 
 
 def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:
-    """Return the cells of rows of objects."""
+    """Return objects as a table, with a column for each path."""
     flat = flatten(rows)
     return Columns([path_name(path) for path in flat], [write_values(values) for values in flat.values()])
 
 
 def rows_of(table: Columns) -> list[dict[str, Any]]:
-    """Undo `columns_of`."""
+    """Return the objects from which `columns_of` made this table."""
     values = {parse_path(n): read_values(c) for n, c in zip(table.names, table.cells, strict=True)}
     return unflatten(values, len(table))
 
@@ -170,21 +173,26 @@ def find_style(value: Any, text: str) -> int | None:
 
 
 def write_style(value: Any, number: int) -> str:
-    """Return a value as JSON in a style."""
+    """Return a value as JSON in the style of this number, see `STYLES`."""
     return json.dumps(value, **STYLES[number])
 
 
 KEY = "(key)"
+"""The column with the keys of an object whose values are a table."""
 EXACT_CHARS = 15
-"""A shorter decimal is a number of Python without loss."""
+"""A decimal of at most so many characters is a float without loss."""
 _REFERENCE = re.compile(r"@\d+")
 
 
 @dataclass(slots=True)
 class Document:
-    """A parsed document: its value, its root, in which `@1` stands for the first block, and the blocks.
+    """A parsed document.
 
-    A block is (kind, content): a table, or lines. `keep_order`: the order of keys counts, as a string holds JSON.
+    Args:
+        value: what the text holds.
+        root: the same, in which a string such as `@1` stands for the first block.
+        blocks: pairs of a kind and its content: a table, or lines.
+        keep_order: whether the order of keys counts, as it does if a string of it is JSON.
     """
 
     value: Any
@@ -194,11 +202,8 @@ class Document:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON document that is an object or a list.
-
-    Raises: ValueError: it is none, or its value would not say the same: a key stands twice, or a decimal has more
-        digits than a number of Python.
-    """
+    """Return the value of a JSON document that is an object or a list. Raises: ValueError: it is none, or Python's
+    value would lose something: a key stands twice, or a decimal has too many digits."""
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("no JSON object or list")
     try:
@@ -208,6 +213,7 @@ def parse_json(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these keys and values. Raises: ValueError: a key stands twice."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a key stands twice in an object")
@@ -215,6 +221,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
+    """Return the float of a decimal. Raises: ValueError: it has more digits than that."""
     number = float(text)
     is_short = len(text) <= EXACT_CHARS and "e" not in text and "E" not in text
     if not is_short and not (isfinite(number) and Decimal(text) == Decimal(repr(number))):
@@ -222,15 +229,16 @@ def _number(text: str) -> float:
     return number
 
 
-def _take(node: Any, document: Document) -> Any:
-    """Return a node with references in place of its tables and long strings, which become blocks."""
+def _extract_blocks(node: Any, document: Document) -> Any:
+    """Return a value in which references stand for its tables and long strings, which become blocks of the document.
+    Raises: ReferenceError: a string looks like a reference."""
     if isinstance(node, (dict, list)) and _is_flat(node.values() if isinstance(node, dict) else node):
         return node
     if isinstance(node, dict):
         values = list(node.values())
         if len(values) >= MAP_LEAST and is_table(values) and not any(KEY in value for value in values):
             return _add(document, "map", columns_of([{KEY: key, **value} for key, value in node.items()]))
-        return {key: _take(value, document) for key, value in node.items()}
+        return {key: _extract_blocks(value, document) for key, value in node.items()}
     if isinstance(node, list):
         if is_table(node):
             return _add(document, "rows", columns_of(node))
@@ -239,7 +247,7 @@ def _take(node: Any, document: Document) -> Any:
             return _add(
                 document, "matrix", Columns(names, [write_values(column) for column in zip(*node, strict=True)])
             )
-        return [_take(value, document) for value in node]
+        return [_extract_blocks(value, document) for value in node]
     if isinstance(node, str) and node[:1] == "@" and _REFERENCE.fullmatch(node):
         raise ReferenceError(node)
     if isinstance(node, str) and len(node) > TEXT_CHARS:
@@ -251,7 +259,7 @@ def _take(node: Any, document: Document) -> Any:
 
 
 def _is_flat(values: Collection[Any]) -> bool:
-    """Return whether none of the values is or holds a block, or looks like a reference to one."""
+    """Return whether these values stay in place: none is an object, a list, a long string, or may be a reference."""
     kinds = set(map(type, values))
     if dict in kinds or list in kinds:
         return False
@@ -260,13 +268,14 @@ def _is_flat(values: Collection[Any]) -> bool:
 
 
 def _is_matrix(node: list[Any]) -> bool:
+    """Return whether a list holds lists of one length, without lists or objects in them."""
     if len(node) < ROWS_LEAST or set(map(type, node)) != {list} or not 1 < len(node[0]) <= MATRIX_WIDTH:
         return False
     return len(set(map(len, node))) == 1 and not any(isinstance(cell, (dict, list)) for row in node for cell in row)
 
 
 def _json_string(text: str, document: Document) -> str | None:
-    """Add a string that is JSON as blocks; None: it is none, or of an unknown style."""
+    """Add a string that is JSON as a block; return its reference. None: it is no JSON, or of an unknown style."""
     try:
         value = parse_json(text)
     except ValueError:
@@ -275,16 +284,17 @@ def _json_string(text: str, document: Document) -> str | None:
     if style is None:
         return None
     document.keep_order = True
-    return _add(document, f"json-{style}", dump(_take(value, document)))
+    return _add(document, f"json-{style}", dump(_extract_blocks(value, document)))
 
 
 def _add(document: Document, kind: str, content: Columns | str) -> str:
+    """Add a block to the document; return its reference."""
     document.blocks.append((kind, content))
     return f"@{len(document.blocks)}"
 
 
 def read_document(body: str, read_text: Callable[[str], str]) -> Any:
-    """Return the value that `JsonFamily.encode` made this text of."""
+    """Return the value that `JsonFamily.encode` made this text of; `read_text` undoes what it did to long strings."""
     lines = iter(body.split("\n"))
     root = json.loads(next(lines))
     blocks: dict[str, Any] = {}
@@ -293,7 +303,7 @@ def read_document(body: str, read_text: Callable[[str], str]) -> Any:
         if kind == "text":
             blocks[name] = read_text("\n".join([next(lines) for _ in range(int(count))]))
         elif kind.startswith("json-"):
-            blocks[name] = write_style(_put(json.loads(next(lines)), blocks), int(kind.removeprefix("json-")))
+            blocks[name] = write_style(_resolve(json.loads(next(lines)), blocks), int(kind.removeprefix("json-")))
         else:
             table = read(lines, int(count))
             if kind == "matrix":
@@ -302,20 +312,20 @@ def read_document(body: str, read_text: Callable[[str], str]) -> Any:
                 blocks[name] = {row.pop(KEY): row for row in rows_of(table)}
             else:
                 blocks[name] = rows_of(table)
-    return _put(root, blocks) if blocks else root
+    return _resolve(root, blocks) if blocks else root
 
 
-def _put(node: Any, blocks: dict[str, Any]) -> Any:
-    """Return a node with the blocks in place of their references."""
+def _resolve(node: Any, blocks: dict[str, Any]) -> Any:
+    """Return a value with the blocks, by reference, in place of their references."""
     if isinstance(node, dict):
-        return {key: _put(value, blocks) for key, value in node.items()}
+        return {key: _resolve(value, blocks) for key, value in node.items()}
     if isinstance(node, list):
-        return [_put(value, blocks) for value in node]
+        return [_resolve(value, blocks) for value in node]
     return blocks.get(node, node) if isinstance(node, str) else node
 
 
 class JsonFamily(Family):
-    """JSON documents. `write_text` and `read_text` compress a long string without loss, `shorten_text` with."""
+    """JSON documents; `write_text` compresses long strings, `read_text` undoes that, `shorten_text` shortens them."""
 
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
@@ -330,14 +340,16 @@ class JsonFamily(Family):
         self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> Document | None:
+        """Return a document with its blocks; None: the text is no JSON object or list, or would lose something."""
         try:
             document = Document(parse_json(text))
-            document.root = _take(document.value, document)
+            document.root = _extract_blocks(document.value, document)
         except (ValueError, ReferenceError, RecursionError):
             return None
         return document
 
     def encode(self, parsed: Document) -> str:
+        """Return the root as JSON, then each block after a line with its reference, kind and size."""
         lines = [dump(parsed.root)]
         for number, (kind, content) in enumerate(parsed.blocks, start=1):
             if isinstance(content, Columns):
@@ -354,6 +366,7 @@ class JsonFamily(Family):
         return bool(parsed.value == decoded)
 
     def shorten(self, parsed: Document, room: Room) -> str | None:
+        """Return the root, and each block shortened to its share of the room."""
         sizes = [
             sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)
             for _, content in parsed.blocks

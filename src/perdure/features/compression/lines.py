@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any
 
 from perdure.features.compression.constants import (
     CONTEXT_LINES,
@@ -41,7 +40,12 @@ SLOT = "{}"
 
 @dataclass(slots=True)
 class Template:
-    """The form of some lines: its text with slots, and for each line its cells."""
+    """The form of some lines: its text, with `{}` where they differ.
+
+    Attributes:
+        rows: the numbers of these lines, from 0, in order.
+        cells: number of a line -> its texts for the slots, in order.
+    """
 
     text: str
     rows: list[int] = field(default_factory=list)
@@ -50,7 +54,7 @@ class Template:
 
 @dataclass(slots=True)
 class Lines:
-    """Lines, and the template of each that has one."""
+    """The lines of a text, and number of a line, from 0, -> its template, if it has one."""
 
     lines: list[str]
     templates: list[Template]
@@ -61,7 +65,7 @@ def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
     """Return the lines of a text with their templates.
 
     Args:
-        least_rows: lines are parted by their words into so many on average, and a template need not save anything.
+        least_rows: above 0 a template has about so many lines or more, and need not save characters.
     """
     lines = text.split("\n")
     skeletons = _WORD.sub("\0", text).split("\n")
@@ -86,14 +90,15 @@ def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
 
 
 def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int) -> list[list[int]]:
-    """Part lines of one skeleton by the words that are no parameters."""
-    found = []
+    """Split lines of one skeleton, with their words, into groups that share the words which are no parameters. With
+    `least_rows` above 0 only as far as groups have so many lines on average."""
+    candidates = []
     for position, column in enumerate(zip(*words, strict=True)):
         distinct = set(column)
         if len(distinct) > 1 and len(distinct) <= VARIED_SHARE * len(rows) and not any(map(_DIGIT.search, distinct)):
-            found.append((len(distinct), position))
+            candidates.append((len(distinct), position))
     fixed, count = [], least_rows
-    for size, position in sorted(found) if least_rows else found:
+    for size, position in sorted(candidates) if least_rows else candidates:
         count *= size
         if count <= len(rows):
             fixed.append(position)
@@ -107,7 +112,14 @@ _DIGIT = re.compile(r"\d")
 
 
 def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> Template | None:
-    """Return the template of lines of one skeleton; None: they are too few, or share nothing."""
+    """Return the template of lines of one skeleton; None: they are too few, or share too little.
+
+    Args:
+        skeleton: such a line with a zero byte in place of each word.
+        rows: the numbers of the lines.
+        words: number of a line -> its words.
+        saves: whether the template has to save `TEMPLATE_CHARS`.
+    """
     if len(rows) < TEMPLATE_LINES:
         return None
     columns = list(zip(*(words[row] for row in rows), strict=True))
@@ -151,21 +163,21 @@ def _shorter(cell: str, above: str) -> str:
 
 
 def _longer(cell: str, above: str) -> str:
-    """Undo `_shorter`."""
+    """Return the cell from which `_shorter` made this one, with the whole cell above."""
     return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
 
 
 def write_lines(parsed: Lines) -> str:
-    """Return the templates, then the lines."""
+    """Return the lossless form of lines: the templates, then the lines, of which a run of one template has one head."""
     number_of = {id(template): number for number, template in enumerate(parsed.templates, start=1)}
-    out = [f"{len(parsed.templates)} templates"]
-    out += [f"%{number} = {template.text}" for number, template in enumerate(parsed.templates, start=1)]
+    written = [f"{len(parsed.templates)} templates"]
+    written += [f"%{number} = {template.text}" for number, template in enumerate(parsed.templates, start=1)]
     at = 0
     while at < len(parsed.lines):
         template = parsed.template_of.get(at)
         if template is None:
             line = parsed.lines[at]
-            out.append(f"%{line}" if line.startswith("%") else line)
+            written.append(f"%{line}" if line.startswith("%") else line)
             at += 1
             continue
         run = [at]
@@ -173,23 +185,23 @@ def write_lines(parsed: Lines) -> str:
             run.append(run[-1] + 1)
         number = number_of[id(template)]
         if len(run) == 1:
-            out.append(f"%{number} {' '.join(template.cells[at])}")
+            written.append(f"%{number} {' '.join(template.cells[at])}")
         else:
-            out.append(f"%{number}*{len(run)}")
+            written.append(f"%{number}*{len(run)}")
             above = [""] * len(template.cells[at])
             for row in run:
                 cells = template.cells[row]
-                out.append(" ".join(map(_shorter, cells, above)))
+                written.append(" ".join(map(_shorter, cells, above)))
                 above = cells
         at = run[-1] + 1
-    return "\n".join(out)
+    return "\n".join(written)
 
 
 _ROW = re.compile(r"%(\d+)(?: (.*)|\*(\d+))", re.DOTALL)
 
 
 def read_lines(body: str) -> str:
-    """Undo `write_lines`."""
+    """Return the text that `write_lines` made this form of."""
     lines = iter(body.split("\n"))
     count = int(next(lines).split(" ")[0])
     templates = [next(lines).partition(" = ")[2].split(SLOT) for _ in range(count)]
@@ -215,13 +227,14 @@ def read_lines(body: str) -> str:
 
 
 def _fill(pieces: list[str], cells: list[str]) -> str:
+    """Return the line of a template, given as the texts around its slots, with these cells."""
     return pieces[0] + "".join(
         cell + piece for cell, piece in zip(cells, pieces[1:], strict=bool(cells and pieces[1:]))
     )
 
 
 def shown_lines(parsed: Lines) -> set[int]:
-    """Return the lines that are always shown."""
+    """Return the numbers of the lines always shown: ends, errors, lines without a template, what stands out."""
     lines = parsed.lines
     shown = {*range(min(EDGE_ROWS, len(lines))), *range(max(0, len(lines) - EDGE_ROWS), len(lines))}
     for number, line in enumerate(lines):
@@ -236,7 +249,7 @@ def shown_lines(parsed: Lines) -> set[int]:
 
 
 def standouts(parsed: Lines) -> list[int]:
-    """Return the lines with a rare value of their form, or a number that is an outlier; the strongest first."""
+    """Return the numbers of lines with a rare value, or an outlier, of their template; the strongest first."""
     strength: dict[int, float] = {}
     for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):
@@ -254,41 +267,44 @@ def standouts(parsed: Lines) -> list[int]:
 
 
 class LinesFamily(Family):
+    """Lines, by the templates of those that repeat a form."""
+
     name = "lines"
     note = "%n stands for line form n with its {} filled; a cell that begins with : or / goes on from the cell above"
 
-    def parse(self, text: str) -> Any | None:
+    def parse(self, text: str) -> Lines | None:
         return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
 
-    def encode(self, parsed: Any) -> str | None:
+    def encode(self, parsed: Lines) -> str | None:
         return write_lines(parsed) if parsed.templates else None
 
-    def decode(self, body: str) -> Any:
+    def decode(self, body: str) -> str:
         return read_lines(body)
 
-    def shorten(self, parsed: Any, room: Room) -> str | None:
+    def shorten(self, parsed: Lines, room: Room) -> str | None:
+        """Return the lines that are always shown, numbered from 1, with counts of the others between them."""
         shown = shown_lines(parsed)
         if len(shown) > 0.8 * len(parsed.lines):
             return None
         out: list[str] = []
-        left: Counter[str] = Counter()
+        left_out: Counter[str] = Counter()
         for number, line in enumerate(parsed.lines):
             if number in shown:
-                if left:
-                    out.append(_ledger(left))
-                    left.clear()
+                if left_out:
+                    out.append(_ledger(left_out))
+                    left_out.clear()
                 out.append(f"{number + 1}| {line}")
             else:
-                left[parsed.template_of[number].text if number in parsed.template_of else ""] += 1
-        if left:
-            out.append(_ledger(left))
+                left_out[parsed.template_of[number].text if number in parsed.template_of else ""] += 1
+        if left_out:
+            out.append(_ledger(left_out))
         return "\n".join(out)
 
 
-def _ledger(left: Counter[str]) -> str:
-    """Say which lines are left out here."""
+def _ledger(left_out: Counter[str]) -> str:
+    """Return a line that says how many lines are left out, given as template -> how many, empty for none."""
     top = "; ".join(
-        f"{count} like: {text.strip()}" if text else f"{count} others" for text, count in left.most_common(3)
+        f"{count} like: {text.strip()}" if text else f"{count} others" for text, count in left_out.most_common(3)
     )
-    more = sum(left.values()) - sum(count for _, count in left.most_common(3))
-    return f"[… {sum(left.values())} lines: {top}{f'; {more} others' if more else ''}]"
+    more = sum(left_out.values()) - sum(count for _, count in left_out.most_common(3))
+    return f"[… {sum(left_out.values())} lines: {top}{f'; {more} others' if more else ''}]"

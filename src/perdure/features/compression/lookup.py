@@ -23,7 +23,7 @@ from perdure.features.compression.table import dump
 PIECE_CHARS = 1_200
 """Larger values of a JSON document, and longer lines, are shown in parts."""
 SMALL_CHARS = 200
-# Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
+# All patterns take linear time: none is tried twice from each place of a run of signs or spaces.
 _WORD = re.compile(r"[\w.@+-]+")
 _SIGNS = r"[=!<>~≥≤≠]"
 # Between conditions, but not within quotes, which are read first.
@@ -57,7 +57,7 @@ def expand(
     count: Callable[[str], int] | None = None,
     matches: Callable[[str], bool] | None = None,
 ) -> str:
-    """Return a part of the original, as much as `max_tokens` allows, and how many pieces there are.
+    """Return the pieces of an original that fulfil all arguments, as many as `max_tokens` allows, with their count.
 
     Args:
         grep: a regular expression; the lines, rows or values that match.
@@ -66,14 +66,14 @@ def expand(
         path: `items[3].status`, in a JSON document.
         where: `status=Pending and took>100ms`; the rows for which all of it holds. `~` means contains.
         query: words; what has the rarest of them comes first.
-        count: an estimate of tokens; None: the one for an unknown model.
-        matches: in place of `grep`, a function that says what matches.
+        count: estimates the tokens of a text; None: as for an unknown model.
+        matches: in place of `grep`, returns whether the text of a piece matches.
 
     Raises: ToolError: an argument can't be used, or there is no such part.
     """
     text = original if isinstance(original, str) else original.original
     counter = count or ScriptTokenCounter().count
-    unlike = _Unlike()
+    skipped = _Skipped()
     if lines is not None:
         pieces = _span(_lines(text), lines, "lines")
     elif rows is not None or where is not None:
@@ -81,7 +81,7 @@ def expand(
         if rows is not None:
             pieces = _span(pieces, rows, "rows")
         if where is not None:
-            pieces = _where(pieces, where, unlike)
+            pieces = _where(pieces, where, skipped)
         pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
         pieces = list(_json_pieces(_at(_parsed(text), path), path))
@@ -92,12 +92,13 @@ def expand(
         pieces = [piece for piece in pieces if matches(piece.text)]
     if query is not None:
         pieces = _ranked(pieces, query)
-    note = unlike.note()
+    note = skipped.note()
     return _fit(pieces, max_tokens - counter(note), counter) + note
 
 
 def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
-    """Return the pieces of a text: the values of a JSON document, with items up to a size whole; else lines."""
+    """Return the pieces of a text: the values of a JSON document, where items of at most `most_chars` stay whole; else
+    its lines, parted into `line_chars`."""
     try:
         value = parse_json(text)
     except ValueError:
@@ -106,12 +107,13 @@ def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_
 
 
 def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
+    """Return the lines of a text, numbered from 1, in pieces of at most `most_chars`."""
     lines = enumerate(text.split("\n"), start=1)
     return [piece for number, line in lines for piece in part_line(str(number), line, most_chars)]
 
 
 def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
-    """Yield a value whole if it is small, else its parts."""
+    """Yield a value of this path whole if it is small, else its parts; items up to `most_chars` stay whole."""
     whole = dump(value)
     if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
         if isinstance(value, str) and len(value) > PIECE_CHARS:
@@ -131,10 +133,9 @@ def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterat
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none.
-
-    Where Python's numbers can't hold a decimal, all are strings. Of a key that stands twice, the last counts.
-    """
+    """Return the value of a JSON document, or lines of JSON or CSV as a list of rows. Raises: ToolError: it is none of
+    these. Decimals that Python's numbers can't hold make all decimals strings. Of a key that stands twice, the last
+    counts."""
     load = partial(json.loads, parse_float=str)
     for read in (parse_json, load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
         try:
@@ -149,7 +150,7 @@ def _parsed(text: str) -> Any:
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return the value at a path. Raises: ToolError."""
+    """Return the value at a path, such as `items[3].status`. Raises: ToolError: it is no path, or leads nowhere."""
     plain = _QUOTED_KEY.sub(lambda found: f"[{json.dumps(found[1])}]", re.sub(r"^\$(?=[.\[]|$)", "", path.strip()))
     if not _PATH.fullmatch(plain):
         raise ToolError(
@@ -167,7 +168,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
-    """Return the items of the list at a path, or of the largest list. Raises: ToolError."""
+    """Return the items of the list at a path, or of the largest list, each with its name. Raises: ToolError."""
     value = _parsed(text)
     if path:
         value, name = _at(value, path), path
@@ -181,7 +182,7 @@ def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
 
 
 def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
-    """Yield the lists in a value, but for those in lists."""
+    """Yield the lists in a value with their paths, but not lists inside lists."""
     if isinstance(value, list):
         yield value, name
     elif isinstance(value, dict):
@@ -190,6 +191,7 @@ def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
 
 
 def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
+    """Return the pieces of a span such as `120..180`, from 1, of the argument `lines` or `rows`. Raises: ToolError."""
     first, last = parse_rows(text, argument, 1).within(1, len(pieces))
     if first > last:
         raise ToolError(f"{argument}={text[:40]!r} is outside: there are {argument} 1..{len(pieces)}")
@@ -197,14 +199,19 @@ def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
 
 
 @dataclass(slots=True)
-class _Unlike:
-    """What conditions could not compare, by what was wanted: texts of another kind; and a text of each unit."""
+class _Skipped:
+    """What conditions could not compare well.
+
+    Attributes:
+        texts: value in a condition -> texts that have another unit or are no numbers; their rows were left out.
+        units: value in a condition without a unit -> unit -> a text with it; they were compared as numbers.
+    """
 
     texts: dict[str, dict[str, None]] = field(default_factory=dict)
     units: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def note(self) -> str:
-        """Return lines that say so; empty: all could be compared."""
+        """Return lines that say so, for the end of an answer; empty: all could be compared."""
         why = "left out: they have another unit, or are no numbers"
         found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
         mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]
@@ -216,8 +223,9 @@ class _Unlike:
         )
 
 
-def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) -> list[tuple[Piece, Any]]:
-    """Return the rows for which the conditions hold; `and` goes before `or`. Raises: ToolError: one can't be read."""
+def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped) -> list[tuple[Piece, Any]]:
+    """Return the rows for which the conditions hold; `and` binds closer than `or`. `skipped` gains what could not be
+    compared. Raises: ToolError: a condition can't be read."""
     names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):
@@ -232,13 +240,14 @@ def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) 
         tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
 
     def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
-        return any(_compare(value, sign, wanted, unlike) for path, value in _leaves(row, "") if is_named(path))
+        """Return whether a value of the row whose path has the name fulfils the condition."""
+        return any(_compare(value, sign, wanted, skipped) for path, value in _leaves(row, "") if is_named(path))
 
     return [row for row in rows if any(all(holds(row[1], *test) for test in one) for one in tests)]
 
 
 def _conditions(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each condition, and whether `or` stands before it."""
+    """Yield each condition of an argument `where`, and whether `or` stands before it."""
     start, follows_or = 0, False
     for found in _BETWEEN.finditer(text):
         if found["quoted"] is None:
@@ -248,7 +257,8 @@ def _conditions(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
-    """Return what tells whether a path has this name, in any case if none is written so. Raises: ToolError."""
+    """Return what tells whether a path ends in this name, with letter case only if a path of `names` is written so.
+    Raises: ToolError: no path ends in it."""
     for fold in (str, str.lower):
         end = fold(f".{name}")
         if any(f".{fold(path)}".endswith(end) for path in names):
@@ -257,6 +267,7 @@ def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield path and value of a value, and of all values in it; items of a list have the path of the list."""
     yield name, value
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -266,7 +277,9 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, name)
 
 
-def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
+def _compare(value: Any, sign: str, wanted: str, skipped: _Skipped) -> bool:
+    """Return whether a JSON value fulfils a condition: `=`, `!=`, `~` (contains), `<`, `<=`, `>` or `>=` `wanted`.
+    Numbers with units are compared as quantities, other texts by their letters; ids such as 007 only as texts."""
     text = value if isinstance(value, str) else dump(value)
     if value is None or isinstance(value, bool):
         wanted = _JSON_WORDS.get(wanted, wanted)
@@ -283,12 +296,12 @@ def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
     if value is None or isinstance(value, (dict, list)) or not text:
         return False
     if left and right and not right.unit:
-        unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
+        skipped.units.setdefault(wanted, {}).setdefault(left.unit, text)
     elif order is None and (
         (left and left.unit)
         or (right and (left or right.unit or not text[0].isdigit()))  # 2026-11-27 is more than 2026
     ):
-        unlike.texts.setdefault(wanted, {})[text] = None
+        skipped.texts.setdefault(wanted, {})[text] = None
         return False
     if order is None:
         order = (text > wanted) - (text < wanted)
@@ -296,7 +309,7 @@ def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
 
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
-    """Return the pieces with words of the query, those with the rarest first."""
+    """Return the pieces that have words of the query, those with the rarest words first."""
     words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
     lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
     counts = {word: sum(word in text for text in lowered) for word in words}
@@ -309,6 +322,7 @@ def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
 
 
 def _compile(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a regular expression is found in a text, in any letter case. Raises: ToolError."""
     try:
         compiled = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
@@ -317,7 +331,7 @@ def _compile(pattern: str) -> Callable[[str], bool]:
 
 
 def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) -> str:
-    """Return as many pieces as fit, after a line that counts them."""
+    """Return the first pieces that fit into `max_tokens`, a line each, and how many are shown if that is not all."""
     if not pieces:
         return "nothing matches"
     shown: list[str] = []
@@ -337,5 +351,6 @@ def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) 
 
 
 def _cut(line: str, tokens: int, count: Callable[[str], int]) -> str:
+    """Return the beginning of a line that has so many tokens, and how much of it that is."""
     chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= tokens))
     return f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"

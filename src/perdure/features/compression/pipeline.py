@@ -45,13 +45,11 @@ def compress_text(
     count: Callable[[str], int] | None = None,
     is_over: Callable[[], bool] | None = None,
 ) -> Compressed:
-    """Return the text in fewer tokens, or as it is.
+    """Return the text in fewer tokens, or unchanged.
 
     Args:
-        budget: the tokens above which a text is shortened; None: a share of its own.
-        handle: what the ledger names for the original.
-        count: an estimate of tokens.
-        is_over: whether no time is left for another kind of text.
+        families: the kinds of text to try, in order.
+        level, budget, handle, count, is_over: as of `compress`.
     """
     whole = Compressed(text, text)
     if level == "off" or len(text) < LEAST_CHARS or _HEADER.match(text):
@@ -83,15 +81,18 @@ def _shorten(
     handle: str,
     count: Callable[[str], int],
 ) -> Compressed:
-    """Return the text without what is typical, if its lossless form is over the budget and that makes it smaller.
+    """Return the text without what is typical, if the lossless form `best` is over the budget and that makes it
+    smaller. A text of no kind that fits is shortened to the pieces that matter most.
 
-    A text whose kind has no form within the budget is shortened to its pieces that matter most.
+    Args:
+        readings: the kinds of text that it was found to be, each with what it parsed.
+        budget, handle, count: as of `compress`.
     """
     text = best.original
     tokens = _estimate(text, count)
     size = _estimate(best.text, count) if budget is None else count(best.text)
     for family, parsed in readings:
-        wanted = budget if budget is not None else _budget(family, tokens)
+        wanted = budget if budget is not None else _default_budget(family, tokens)
         if size <= wanted:
             return best
         room = wanted if budget is not None else max(wanted, int(tokens * ROOM_SHARE))
@@ -113,22 +114,20 @@ def _shorten(
 
 
 def _head(kind: str, text: str, handle: str) -> str:
-    """Return the first line of a shortened text, which says how to open the whole."""
+    """Return the first line of a shortened text of a kind, which says how to open the original."""
     opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
     return f"[perdure {kind} short: the original has {len(text):,} characters; {opens}]\n"
 
 
-def _budget(family: Family, tokens: int) -> int:
-    """Return the tokens above which a text is shortened if nobody says otherwise."""
+def _default_budget(family: Family, tokens: int) -> int:
+    """Return the tokens above which a text of a kind, which has so many tokens, is shortened if no budget is given."""
     share = max(BUDGET_LEAST, int(tokens * BUDGET_SHARE))
     return share if family.repeats else max(share, PROSE_BUDGET)
 
 
 def decode_text(text: str, families: Sequence[Family]) -> Any:
-    """Return what a lossless text was made from: the text, or the value of a JSON document.
-
-    Raises: ValueError: something was left out of it.
-    """
+    """Return what a lossless text was made from: the text, or the value of a JSON document. `families` are those of
+    `compress_text`. Raises: ValueError: something was left out of it, or its kind is unknown."""
     header = _HEADER.match(text)
     if header is None:
         return text
@@ -142,14 +141,15 @@ def decode_text(text: str, families: Sequence[Family]) -> Any:
 
 
 def _is_smaller(shown: str, text: str, sure_share: float, count: Callable[[str], int]) -> bool:
-    """Whether a form is smaller by a margin, in characters and in estimated tokens."""
+    """Return whether a form is smaller than a text by a margin, in characters and in tokens, which `count` estimates.
+    Up to `sure_share` of the characters they are not counted."""
     if len(shown) <= sure_share * len(text):
         return True
     return len(shown) <= LOSSLESS_SHARE * len(text) and count(shown) <= LOSSLESS_SHARE * count(text)
 
 
 def _estimate(text: str, count: Callable[[str], int]) -> int:
-    """Return about how many tokens a text has: counted in samples if it is long, so that the cost has a bound."""
+    """Return about how many tokens a text has; of a long one only samples are counted, so that the cost has a bound."""
     if len(text) <= SAMPLES * SAMPLE_CHARS:
         return count(text)
     step = len(text) // SAMPLES

@@ -37,16 +37,14 @@ MOST_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number with all its digits, and its unit as written; empty: it has none."""
+    """A number with all its digits, and its unit as it was written; empty: it has none."""
 
     number: Decimal
     unit: str = ""
 
     def compare(self, other: Quantity) -> int | None:
-        """Return 1 if it is more than the other, -1 if less, 0 if equal; None: the units are of different kinds.
-
-        A number without a unit is compared with any, as it is written.
-        """
+        """Return 1 if it is more than the other, -1 if less, 0 if equal; None: their units are of different kinds. If
+        one has no unit, the numbers are compared as they are written."""
         left, right = self.number, other.number
         if self.unit != other.unit:
             mine, theirs = _kinds(self.unit), _kinds(other.unit)
@@ -59,7 +57,7 @@ class Quantity:
 
 
 def parse_quantity(text: str) -> Quantity | None:
-    """Return the quantity that a text is; None: it is none."""
+    """Return the quantity that a text says, such as `1.5 GB`, `2h30m` or `$1.2k`; None: it says none."""
     if _NUMBER.fullmatch(text):
         return Quantity(Decimal(text))
     text = text.strip().replace("−", "-")
@@ -80,7 +78,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def _kinds(unit: str) -> Mapping[str, Decimal]:
-    """Return how much a unit is, for each kind that it may be of; an unknown one is a kind of its own."""
+    """Return the kinds of a unit, such as `time` -> how much of the kind it is; an unknown unit is its own kind."""
     base, slash, per = unit.partition("/")
     kinds = _UNITS.get(base) or _ANY_CASE.get(base.lower()) or {base: Decimal(1)}
     return {kind + slash + per: factor for kind, factor in kinds.items()} if slash else kinds

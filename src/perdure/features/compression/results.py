@@ -17,15 +17,15 @@ from perdure.features.compression.pipeline import LEVELS, Level
 
 TOOL_OUTPUT = "tool_output"
 OTHERS = "*"
-"""Stands for the tools that have no level of their own."""
+"""The name in the setting that stands for all tools without a level of their own."""
 AT_ONCE_CHARS = 4_000
 """A longer text is compressed in a thread, so that other runs do not wait for it: 50,000 characters take 0.1 s."""
 BUDGET_S = 10.0
-"""After so long a text stands as it is: whoever wrote it may have made it to keep the reader busy."""
+"""A text that takes longer stays uncompressed: its writer may have made it to keep the reader busy."""
 
 
 def output_level(settings: Mapping[str, Any], tool: str, default: str) -> Level:
-    """Return how what a tool returns is compressed. `default`: for agents and tools that say nothing of it."""
+    """Return the level at which an agent's settings have the output of a tool compressed, else `default`."""
     value = settings.get(TOOL_OUTPUT) or default
     if isinstance(value, Mapping):
         value = value.get(tool) or value.get(OTHERS) or default
@@ -33,7 +33,7 @@ def output_level(settings: Mapping[str, Any], tool: str, default: str) -> Level:
 
 
 def check_levels(settings: Mapping[str, Any]) -> None:
-    """Check an agent's setting `tool_output`. Raises: InvalidInput."""
+    """Check the field `tool_output` in an agent's settings, which has to be there. Raises: InvalidInput."""
     value = settings[TOOL_OUTPUT]
     levels = list(value.values()) if isinstance(value, Mapping) else [value]
     if any(level not in LEVELS for level in levels):
@@ -46,10 +46,10 @@ def check_levels(settings: Mapping[str, Any]) -> None:
 async def compress_outcome(
     outcome: ToolOutcome, tool: str, settings: Mapping[str, Any], limit_chars: int, ports: Ports
 ) -> ToolOutcome:
-    """Return the outcome with what the model sees of it. The text of an error stays as it is up to the limit.
+    """Return the outcome of a tool with the compressed text that the model sees; an error within the limit stays whole.
 
     Args:
-        settings: of the agent.
+        settings: those of the agent.
         limit_chars: the most characters that the model sees.
     """
     text, level = outcome.text, output_level(settings, tool, ports.settings.tool_output)
@@ -72,7 +72,7 @@ async def compress_outcome(
 def _compress(
     outcome: ToolOutcome, level: Level, limit_chars: int, count: Callable[[str], int], is_over: Callable[[], bool]
 ) -> ToolOutcome:
-    """Return the outcome with its text at a level, shortened to the limit where that is longer."""
+    """Return the outcome with its text at a level, shortened to the limit if it is longer; see `compress`."""
     text, handle = outcome.text, UNNUMBERED_HANDLE
     shown = compress(text, level=level, handle=handle, count=count, is_over=is_over)
     if len(shown.text) > limit_chars:

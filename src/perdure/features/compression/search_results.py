@@ -26,7 +26,12 @@ _TIME = re.compile(r"\d:\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a text is delimited; `quoting` is a constant of `csv`, and `end` says whether a newline ends the text."""
+    """How a text is delimited.
+
+    Args:
+        quoting: a constant of the module `csv`.
+        end: whether a newline ends the text.
+    """
 
     delimiter: str
     quoting: Any
@@ -34,6 +39,7 @@ class Style:
     end: bool
 
     def write(self, rows: Iterable[Sequence[str]]) -> str:
+        """Return rows as a text in this style."""
         if self.quoting == csv.QUOTE_NONE:
             return self.newline.join(map(self.delimiter.join, rows)) + self.newline * self.end
         out = io.StringIO(newline="")
@@ -43,7 +49,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """A table with names in its first line."""
+    """A delimited text: the names of its first line, and its other lines as rows of cells."""
 
     names: list[str]
     rows: list[list[str]]
@@ -51,11 +57,12 @@ class CsvTable:
 
     @property
     def columns(self) -> Columns:
+        """The table by columns, in whose cells numbers need no quotes."""
         return Columns(self.names, [write_texts(column) for column in zip(*self.rows, strict=True)])
 
 
 def parse_csv(text: str) -> CsvTable | None:
-    """Return the table that a text is; None: it is none."""
+    """Return the table of a delimited text that `Style.write` would write back byte for byte; None: it is none."""
     newline = "\r\n" if "\r\n" in text[:2000] else "\n"
     head = text[:20_000].split(newline)[:SAMPLE_LINES]
     if len(head) <= ROWS_LEAST:
@@ -86,31 +93,41 @@ def parse_csv(text: str) -> CsvTable | None:
 
 
 class CsvFamily(Family):
+    """Comma-separated values, and texts with other delimiters."""
+
     name = "csv"
     note = TABLE_NOTE
 
-    def parse(self, text: str) -> Any | None:
+    def parse(self, text: str) -> CsvTable | None:
         return parse_csv(text)
 
-    def encode(self, parsed: Any) -> str | None:
+    def encode(self, parsed: CsvTable) -> str:
+        """Return the number of rows and the style in a line, and then the table."""
         style = parsed.style
         head = f"{len(parsed.rows)} rows, {dump([style.delimiter, style.quoting, style.newline, style.end])}"
         return "\n".join([head, *write(parsed.columns, keep_order=True)])
 
-    def decode(self, body: str) -> Any:
+    def decode(self, body: str) -> str:
+        """Return the text from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, ")
         table = read(lines, int(count))
         columns = [[json.loads(cell) if cell[:1] == '"' else cell for cell in cells] for cells in table.cells]
         return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
 
-    def shorten(self, parsed: Any, room: Room) -> str | None:
+    def shorten(self, parsed: CsvTable, room: Room) -> str | None:
+        """Return the shortened table; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.columns, room) or ()) or None
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a text as a table, their style, and whether a newline ends the text."""
+    """The objects of JSON lines as a table.
+
+    Args:
+        style: the number of their JSON style, see `STYLES`.
+        end: whether a newline ends the text.
+    """
 
     table: Columns
     style: int
@@ -118,11 +135,14 @@ class Objects:
 
 
 class NdjsonFamily(Family):
+    """Lines that are one JSON object each, of one style."""
+
     name = "ndjson"
     note = TABLE_NOTE
     sure_share = SURE_SHARE_JSON
 
     def parse(self, text: str) -> Objects | None:
+        """Return the objects of the lines; None: some line is none, or has another style than the first."""
         if text[:1] != "{":
             return None
         lines = text.split("\n")
@@ -143,12 +163,14 @@ class NdjsonFamily(Family):
         return "\n".join([head, *write(parsed.table, keep_order=True)])
 
     def decode(self, body: str) -> str:
+        """Return the lines from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, style ")
         encode = json.JSONEncoder(**STYLES[int(style[0])]).encode
         return "\n".join(map(encode, rows_of(read(lines, int(count))))) + "\n" * int(style[1])
 
     def shorten(self, parsed: Objects, room: Room) -> str | None:
+        """Return the shortened table of the objects; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.table, room) or ()) or None
 
 
@@ -158,10 +180,13 @@ _HIT = re.compile(rf"(?!{_STAMP})(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
 
 
 class SearchFamily(Family):
+    """Lines of a search, `path:line:text`, which are grouped by file; other lines may stand between them."""
+
     name = "search"
     note = "the lines below `= path` are of that file"
 
-    def parse(self, text: str) -> Any | None:
+    def parse(self, text: str) -> tuple[list[str], list[re.Match[str] | None]] | None:
+        """Return the lines, and for each how it matches `_HIT`; None: too few do."""
         lines = text.split("\n")
         hits = [_HIT.fullmatch(line) for line in lines]
         found = sum(hit is not None for hit in hits)
@@ -169,8 +194,10 @@ class SearchFamily(Family):
             return None
         return lines, hits
 
-    def encode(self, parsed: Any) -> str | None:
-        out, path = [], None
+    def encode(self, parsed: tuple[list[str], list[re.Match[str] | None]]) -> str:
+        """Return the lines without their paths, which stand in lines of their own: `= path`, or `= ` for none."""
+        out: list[str] = []
+        path: str | None = None
         for line, hit in zip(*parsed, strict=True):
             if hit is None:
                 if path is not None:
@@ -184,7 +211,7 @@ class SearchFamily(Family):
             out.append(hit["rest"])
         return "\n".join(out)
 
-    def decode(self, body: str) -> Any:
+    def decode(self, body: str) -> str:
         out, path = [], ""
         for line in body.split("\n"):
             if line.startswith("= "):

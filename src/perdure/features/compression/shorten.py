@@ -14,6 +14,7 @@ from perdure.features.compression.interest import index_columns, numbers_of, sho
 from perdure.features.compression.table import Columns, dump, write
 
 SUMMARY_VALUES = 5
+"""How many of a column's values a summary of left-out rows names."""
 SUMMARY_CHARS = 40
 
 
@@ -25,7 +26,7 @@ class Compressed:
         text: what is shown.
         original: the whole text.
         handle: what opens the original, in `text`; None: nothing was left out.
-        kind: what the text was found to be; empty: it stands as it is.
+        kind: the name of the kind of text that it was found to be; empty: `text` is unchanged.
         form: `whole` (unchanged), `lossless` or `short`.
     """
 
@@ -38,46 +39,48 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The tokens that a shortened text should have, how they are counted, and the original's handle."""
+    """How long a shortened text may be.
+
+    Args:
+        tokens: its size.
+        count: returns the tokens of a text.
+        handle: what opens the original.
+    """
 
     tokens: int
     count: Callable[[str], int]
     handle: str
 
     def part(self, share: float) -> Room:
-        """Return a share of the room."""
+        """Return a room with a share, 0 to 1, of the tokens."""
         return Room(int(self.tokens * share), self.count, self.handle)
 
 
 def shorten_table(table: Columns, room: Room, *, first: int = 1) -> list[str] | None:
-    """Return the lines of a shortened table; None: nearly all rows are always shown.
-
-    Args:
-        first: the number of the first row.
-    """
+    """Return a shortened table as lines, with rows numbered from `first`; None: nearly all are always shown."""
     shown = sorted(shown_rows(table))
-    rest = sorted(set(range(len(table))) - set(shown))
+    left_out = sorted(set(range(len(table))) - set(shown))
     if len(shown) > 0.7 * len(table):
         return None
     whole = table.take(shown)
     lines = [
         f"{len(shown)} of {len(table)} rows in full",
         *write(Columns(["row", *whole.names], [[str(first + row) for row in shown], *whole.cells])),
-        f"left out: {len(rest)} rows; their columns:",
-        *_summaries(table, rest),
+        f"left out: {len(left_out)} rows; their columns:",
+        *_summaries(table, left_out),
     ]
     used = room.count("\n".join(lines))
-    wanted = index_columns(table)
-    while wanted:
-        index = _index(table, sorted(wanted), rest, first)
+    identifying = index_columns(table)
+    while identifying:
+        index = _index(table, sorted(identifying), left_out, first)
         if used + room.count("\n".join(index)) <= room.tokens:
             return lines + index
-        wanted.pop()
+        identifying.pop()
     return lines
 
 
 def _summaries(table: Columns, rows: Sequence[int]) -> list[str]:
-    """Say for each column with several values what these rows have in it."""
+    """Return a line for each column that says what these rows have in it."""
     lines = []
     for name, column in zip(table.names, table.cells, strict=True):
         cells = [column[row] for row in rows]
@@ -98,11 +101,12 @@ def _summaries(table: Columns, rows: Sequence[int]) -> list[str]:
 
 
 def _clip(cell: str) -> str:
+    """Return the beginning of a cell."""
     return cell if len(cell) <= SUMMARY_CHARS else f"{cell[:SUMMARY_CHARS]}…"
 
 
 def _index(table: Columns, columns: Sequence[int], rows: Sequence[int], first: int) -> list[str]:
-    """Return the identifying cells of rows, several rows to a line after the number of the first."""
+    """Return lines with the identifying cells of rows, several to a line, which begins with a row's number."""
     lines = [f"by row, {dump([table.names[column] for column in columns])}:"]
     if len(columns) == 1:
         entries = [table.cells[columns[0]][row] for row in rows]
@@ -115,7 +119,8 @@ def _index(table: Columns, columns: Sequence[int], rows: Sequence[int], first: i
 
 
 class Family:
-    """One kind of text. `encode` and `decode` are inverse; `shorten` leaves out what is typical."""
+    """A kind of text. `encode` and `decode` are inverse; `shorten` leaves out what is typical. `name` and `note`, which
+    explains the lossless form, stand in its first line."""
 
     name = ""
     note = ""
@@ -129,17 +134,17 @@ class Family:
         raise NotImplementedError
 
     def encode(self, parsed: Any) -> str | None:
-        """Return the lossless form; None: there is none."""
+        """Return the lossless form of what `parse` returned; None: there is none."""
         return None
 
     def decode(self, body: str) -> Any:
-        """Undo `encode`. Raises: ValueError: there is no lossless form."""
+        """Return what `encode` made this text from. Raises: ValueError: the kind has no lossless form."""
         raise ValueError(f"a text of the kind {self.name} has no lossless form")
 
     def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        """Whether what was decoded is what the text holds."""
+        """Return whether what was decoded is what the text, or its parsed form, says."""
         return bool(text == decoded)
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
-        """Return the text with what is always shown; None: nothing can be left out."""
+        """Return what `parse` returned as a shorter text for a room; None: there is no such form."""
         return None

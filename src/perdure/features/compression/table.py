@@ -29,6 +29,7 @@ TABLE_NOTE = "one line per row; an empty cell has the column's value under `empt
 MISSING_CELL = "~"
 SEPARATORS = (",", "|", "\t")
 BOUNDARIES = ":/"
+"""After one of these a cell may differ from the one above, see `above`."""
 
 _SCALAR = r"-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|Infinity)|NaN|true|false|null"
 _NOT_PLAIN = re.compile(rf'(?m)^(?:["\[{{*~].*|{_SCALAR})$')
@@ -38,7 +39,7 @@ _ODD = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 
 def has_odd_signs(text: str) -> bool:
-    """Return whether a text has control characters, separators of lines other than `\\n`, or lone surrogates."""
+    """Return whether a text has characters that break lines or are not UTF-8: controls, separators, lone surrogates."""
     return _ODD.search(text) is not None
 
 
@@ -56,13 +57,13 @@ _encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def dump(value: Any) -> str:
-    """Return compact JSON; lone surrogates and line separators are escaped."""
+    """Return a value as compact JSON in one line; characters that `has_odd_signs` finds are escaped."""
     text = _encode(value)
     return _encode_ascii(value) if _ODD.search(text) else text
 
 
 def write_values(values: Sequence[Any]) -> list[str]:
-    """Return the cells of a column of JSON values."""
+    """Return the cells of a column of JSON values, `MISSING` among them; `read_values` undoes it."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return write_strings(values)
@@ -79,7 +80,7 @@ def write_values(values: Sequence[Any]) -> list[str]:
 
 
 def _nested(value: Any) -> str:
-    """Return a list or object as compact JSON; ten times as quick as `dump`, for whole columns of them."""
+    """Return a list or object as compact JSON, as `dump` does but ten times as fast."""
     try:
         text = to_json(value, inf_nan_mode="constants").decode()
     except ValueError:  # a lone surrogate
@@ -88,7 +89,7 @@ def _nested(value: Any) -> str:
 
 
 def write_strings(values: Sequence[str]) -> list[str]:
-    """Return the cells of a column of strings."""
+    """Return the cells of a column of strings in which a cell that reads as JSON is quoted."""
     joined = "\n".join(values)
     odd, lines = _ODD.search(joined) is not None, joined.count("\n") >= len(values)
     if not odd and not lines and not _NOT_PLAIN.search(joined):
@@ -102,7 +103,7 @@ def write_strings(values: Sequence[str]) -> list[str]:
 
 
 def write_texts(values: Sequence[str]) -> list[str]:
-    """Return the cells of a column in which everything is a string, so that numbers need no quotes."""
+    """Return the cells of a column in which all cells are strings, so that numbers need no quotes."""
     joined = "\n".join(values)
     if joined.count("\n") == len(values) - 1 and not _NOT_TEXT.search(joined) and not _ODD.search(joined):
         return list(values)
@@ -112,6 +113,7 @@ def write_texts(values: Sequence[str]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    """Return the cell of one value: a string as it is if it does not read as JSON, else JSON."""
     if value is MISSING:
         return MISSING_CELL
     if isinstance(value, str) and "\n" not in value and not _NOT_PLAIN.search(value) and not _ODD.search(value):
@@ -120,7 +122,7 @@ def _cell(value: Any) -> str:
 
 
 def read_values(cells: Sequence[str]) -> list[Any]:
-    """Return the values of a column's cells."""
+    """Return the values from which `write_values` made these cells."""
     if not _NOT_PLAIN.search("\n".join(cells)):
         return list(cells)
     missing = MISSING_CELL in cells
@@ -135,6 +137,7 @@ def read_values(cells: Sequence[str]) -> list[Any]:
 
 
 def _value(cell: str) -> Any:
+    """Return the value of one cell."""
     if cell == MISSING_CELL:
         return MISSING
     return json.loads(cell) if _NOT_PLAIN.search(cell) else cell
@@ -142,7 +145,7 @@ def _value(cell: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Named columns of cells, all of one length."""
+    """Named columns of cells, all of one length, which `len` returns."""
 
     names: list[str]
     cells: list[list[str]]
@@ -151,12 +154,12 @@ class Columns:
         return len(self.cells[0]) if self.cells else 0
 
     def take(self, rows: Sequence[int]) -> Columns:
-        """Return some of the rows."""
+        """Return the table with only these rows, by their numbers from 0."""
         return Columns(self.names, [[column[row] for row in rows] for column in self.cells])
 
 
 def write(table: Columns, *, keep_order: bool = False) -> list[str]:
-    """Return the lines of a table. `keep_order`: `read` returns the columns in their order."""
+    """Return the lines of a table, in this module's format; `keep_order`: columns are read back in their order."""
     same: dict[str, str] = {}
     empty: dict[str, str] = {}
     above: list[str] = []
@@ -205,7 +208,7 @@ def write(table: Columns, *, keep_order: bool = False) -> list[str]:
 
 
 def read(lines: Iterator[str], rows: int) -> Columns:
-    """Return the table that the next lines hold."""
+    """Return the table of so many rows that the next lines hold, as `write` wrote them."""
     options: dict[str, Any] = {"same": {}, "empty": {}, "above": [], "terms": {}, "from": {}, "order": None}
     for line in lines:
         word, _, rest = line.partition(" ")
@@ -247,7 +250,15 @@ def _split_names(text: str, separator: str) -> list[str]:
 def _made_from(
     cells: list[str], counts: Counter[str], names: list[str], columns: list[list[str]], made: dict[str, str]
 ) -> str | None:
-    """Return the text around another column's cell that makes each of these cells, as JSON; None: there is none."""
+    """Return the rule [text before, name, text after] by which each cell is made from that of another column, as JSON.
+
+    None: there is no such column.
+
+    Args:
+        counts: cell -> how often it occurs.
+        names, columns: the columns that are written in full so far.
+        made: name -> rule of the columns that have one.
+    """
     first = cells[0]
     if len(first) < 3 or len(counts) * 2 < len(cells) or len(made) > 40:
         return None
@@ -266,7 +277,7 @@ def _made_from(
 
 
 def _without_above(cells: list[str]) -> list[str] | None:
-    """Return the cells without what they share with the cell above; None: too few share anything."""
+    """Return the cells without what they share with the cell above, up to a boundary; None: too few share anything."""
     boundaries = [one for one in BOUNDARIES if one in cells[0] or one in cells[-1]]
     if not boundaries or any(cell[:1] in BOUNDARIES for cell in cells):
         return None
@@ -286,7 +297,7 @@ def _without_above(cells: list[str]) -> list[str] | None:
 
 
 def _with_above(cells: list[str]) -> list[str]:
-    """Undo `_without_above`."""
+    """Return the cells from which `_without_above` made these."""
     whole: list[str] = []
     for cell in cells:
         if cell[:1] in BOUNDARIES and cell:
@@ -296,7 +307,7 @@ def _with_above(cells: list[str]) -> list[str]:
 
 
 def _number_terms(cells: list[str], terms: dict[str, str]) -> list[str]:
-    """Return the cells with a number for each long one that occurs twice or more; the terms are added to `terms`."""
+    """Return the cells with a number such as `*1` for each long one that repeats; `terms` gains number -> cell."""
     numbers: dict[str, str] = {}
     for cell, count in Counter(cells).items():
         if count > 1 and len(cell) >= TERM_CHARS:

@@ -41,7 +41,7 @@ ANY_TIME = datetime(2999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LineEdit:
-    """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
+    """A call of an edit tool: `old` is replaced by `new`, or with `old` None the line `new` is appended."""
 
     old: str | None
     new: str
@@ -49,34 +49,37 @@ class LineEdit:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a text says for the block: facts that hold, and facts that hold no more."""
+    """What a text says for the block `human`: facts that hold, and facts that it says hold no more."""
 
     facts: tuple[BlockFact, ...]
     ended: tuple[BlockFact, ...]
 
 
 def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
-    """Read the facts of a text, in order. Of two with one slot the later counts: people correct themselves.
+    """Return the facts that a text says of its writer, in order; of two with one slot the later, as people correct
+    themselves.
 
     Args:
-        now: when it was written: what will be is no fact yet.
+        now: when it was written: what it says of the future is no fact yet.
         before: what the same person said before it, which the text may correct.
     """
     plain = facts_in(text)
     held: dict[tuple[str, str], BlockFact] = {}
     ended: dict[BlockFact, None] = {}
-    for one in statements_in(text, now=now, before=before):
-        key = KEYS.get(one.relation)
-        if key is None or one.subject:
+    for statement in statements_in(text, now=now, before=before):
+        key = KEYS.get(statement.relation)
+        if key is None or statement.subject:
             continue
         # A taste is more than its object: "tea with milk".
         tastes = [fact for fact in plain if key in (LIKES, DISLIKES) and fact.key == key]
-        fact = BlockFact(key, one.object.removesuffix(" years old").removesuffix("岁"))
-        fact = next((taste for taste in tastes if taste.value.startswith(one.object) and taste.slot not in held), fact)
-        if one.old and key in (LIKES, DISLIKES):
-            ended[old := BlockFact(key, one.old)] = None
+        fact = BlockFact(key, statement.object.removesuffix(" years old").removesuffix("岁"))
+        fact = next(
+            (taste for taste in tastes if taste.value.startswith(statement.object) and taste.slot not in held), fact
+        )
+        if statement.old and key in (LIKES, DISLIKES):
+            ended[old := BlockFact(key, statement.old)] = None
             held.pop(old.slot, None)
-        if one.mode == "is":
+        if statement.mode == "is":
             ended.pop(fact, None)
             held.pop(fact.slot, None)
             held[fact.slot] = fact
@@ -95,7 +98,7 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
 
 
 def parse_note(line: str) -> BlockFact | None:
-    """The fact in a line of a block; None for free text, which is somebody's own wording and must stay."""
+    """Return the fact that a line of a block holds; None: it is free text, worded by a person, and has to stay."""
     if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
         return None
     key, value = match[1].strip(), match[2]
@@ -103,17 +106,15 @@ def parse_note(line: str) -> BlockFact | None:
 
 
 def holds(value: str, fact: BlockFact) -> bool:
-    """Whether a block's value has this fact, letter case aside."""
+    """Return whether a block's value has this fact as a line, letter case aside."""
     lines = (note.line if (note := parse_note(line)) else line for line in value.split("\n"))
     return fact.line.casefold() in map(str.casefold, lines)
 
 
 def plan_edits(value: str, facts: Sequence[BlockFact], ended: Sequence[BlockFact] = ()) -> tuple[list[LineEdit], str]:
-    """Plan the edits for one answer, in order, and the value of the block after them. Lines that ended are removed.
-
-    The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
-    its own: if an edit before it were refused, it would not find its text.
-    """
+    """Return the edits for one answer, in order, and the value of the block after them. Lines of ended facts are
+    removed. Edit tools refuse a text that the value has twice. Then the whole value is replaced, in an answer of its
+    own: if an edit before it were refused, the value would not be found."""
     edits: list[LineEdit] = []
     for fact in ended:
         lines = value.split("\n")
@@ -150,6 +151,7 @@ MAX_QUOTE_CHARS = 300
 MAX_READ_CHARS = 20_000
 
 SOURCES = ("user", "assistant", "archive")
+"""What a search finds: messages of these roles, or passages of an archive."""
 
 _TABLE = load_table("phrases")
 _PHRASES: Final[Mapping[str, Sequence[str]]] = _TABLE["phrases"]
@@ -162,12 +164,12 @@ _ASKS_WHICH = pattern(r"\W*(?:who|what|which|tell)\b|.*(?:什[么麼]|[谁誰]|�
 
 
 def say(phrase: str, language: Language, *values: object) -> str:
-    """The phrase of this name in this language, with its values filled in."""
+    """Return the phrase of this name in a language, with the values filled in."""
     return _PHRASES[phrase][0 if language == "en" else 1].format(*values)
 
 
 def answer_from_blocks(question: str, blocks: Mapping[str, str], language: Language) -> str | None:
-    """The answer the blocks hold, quoting their lines; None when they hold none."""
+    """Return the answer that the blocks, label -> value, hold, as their lines; None: they hold none."""
     notes, keywords = notes_in(blocks), keywords_of(question)
     if _ABOUT_ALL.search(question) and not keywords.topics and notes:
         return say("all notes", language, "; ".join(cut(note.line, 120) for note in notes[:MAX_LINES]))
@@ -177,12 +179,12 @@ def answer_from_blocks(question: str, blocks: Mapping[str, str], language: Langu
 
 
 def notes_in(blocks: Mapping[str, str]) -> list[BlockFact]:
-    """The facts that the block `human` holds."""
+    """Return the facts that the block `human` holds; `blocks` is label -> value."""
     return [note for line in blocks.get("human", "").split("\n") if (note := parse_note(line)) is not None]
 
 
 def _answers(note: BlockFact, question: str, keywords: Keywords) -> bool:
-    """Whether the note tells what the question asks for, and the question asks for nothing more."""
+    """Return whether a note tells what a question, with these keywords, asks for, and it asks for nothing more."""
     key = keywords_of(note.key)
     if not keywords.topics:  # "What do I like?"
         return not key.topics and not keywords.kinds.isdisjoint(key.kinds)
@@ -196,7 +198,7 @@ def _answers(note: BlockFact, question: str, keywords: Keywords) -> bool:
 
 
 def _in_words(notes: Sequence[BlockFact], language: Language) -> str:
-    """The notes as sentences, one for each key."""
+    """Return notes as sentences, one for each key."""
     values: dict[str, list[str]] = {}
     for note in notes[:MAX_LINES]:
         values.setdefault(note.key, []).append(cut(note.value, 300))
@@ -204,6 +206,7 @@ def _in_words(notes: Sequence[BlockFact], language: Language) -> str:
 
 
 def _sentence(key: str, values: Sequence[str], language: Language) -> str:
+    """Return a sentence that says the values of a key of notes, such as `Name` or `My dog`."""
     listed = "、".join(values) if language == "zh" else " and ".join(filter(None, (", ".join(values[:-1]), values[-1])))
     if key in _SENTENCES:
         return _SENTENCES[key][0 if language == "en" else 1].format(listed)
@@ -215,7 +218,7 @@ def _sentence(key: str, values: Sequence[str], language: Language) -> str:
 
 
 def _from_free_lines(keywords: Keywords, blocks: Mapping[str, str], language: Language) -> str | None:
-    """A line of free text, or of `Remember`, that holds every strong word of the question."""
+    """Return a line of free text, or of `Remember`, that holds every topic of the question; None: there is none."""
     for label in sorted(blocks, key=lambda label: label != "human"):
         for line in blocks[label].split("\n") if keywords.topics and label != "persona" else ():
             note = parse_note(line) if label == "human" else None
@@ -226,7 +229,7 @@ def _from_free_lines(keywords: Keywords, blocks: Mapping[str, str], language: La
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """One search result, of one of `SOURCES`. `date` is YYYY-MM-DD."""
+    """A search result from one of `SOURCES`; `date` is YYYY-MM-DD, or empty."""
 
     source: str
     date: str
@@ -234,7 +237,7 @@ class FoundText:
 
 
 def read_hits(result: ToolResult) -> list[FoundText]:
-    """The hits in a result of `conversation_search` or `archival_memory_search`; none when it can't be read."""
+    """Return the texts in a result of `conversation_search` or `archival_memory_search`; none if it can't be read."""
     try:
         answer = json.loads(result.text)
     except (ValueError, RecursionError):
@@ -252,7 +255,7 @@ def read_hits(result: ToolResult) -> list[FoundText]:
 def best_quotes(
     hits: Iterable[FoundText], keywords: Keywords, language: Language, *, exclude: Collection[str] = ()
 ) -> list[str]:
-    """The hits that share most words with the question, quoted; no questions, and none of the texts `exclude`."""
+    """Return the texts that share most words with a question, as quotations; no questions, and none of `exclude`."""
     unwanted = set(map(one_line, exclude))
     scored: dict[str, tuple[int, str]] = {}
     for hit in hits:
@@ -264,7 +267,7 @@ def best_quotes(
 
 
 def _excerpt(content: str, keywords: Keywords) -> str:
-    """The statement of a text that shares most words with the question, and what follows as far as there is room."""
+    """Return the statement of a text that shares most words with a question, and what follows while there is room."""
     sentences = sentences_in(content[:MAX_READ_CHARS], limit_chars=MAX_READ_CHARS)
     statements = [one_line(sentence.text) for sentence in sentences if not is_question(sentence)]
     scores = [keywords.shared_with(statement) for statement in statements]

@@ -53,15 +53,19 @@ _FRAME = re.compile(r"\(.*\)", re.DOTALL)
 _SPEAKER = re.compile(r"\[([^\[\]\n]{1,200})\] ")
 _USER = "User"
 _FROM_ENGINE = "<system-reminder>"
+"""How messages begin by which the engine asks a companion."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTurn:
-    """The texts since the last reply, and the calls that followed.
+    """The messages of users since the last reply, and what was done about them.
 
-    `done` pairs the calls made since the last of `texts` with their results (None: no result came), in order;
-    `answers` counts the model answers that held them. `before` is what the same person said in the turn before, unless
-    it was asked about since; `at` is when the turn began.
+    Args:
+        texts: the messages, in order.
+        done: calls since the last of `texts`, in order, each with its result; None: no result came.
+        answers: how many answers of the model had these calls.
+        before: what the same person said in the turn before; empty if the reply asked about it.
+        at: when the turn began.
     """
 
     texts: tuple[str, ...]
@@ -77,7 +81,7 @@ class ReadTurn:
 
 
 def visible_blocks(request: ModelRequest) -> dict[str, str]:
-    """Label -> value of every block the request shows, with the edits further down in the log applied."""
+    """Return label -> value of each block in the request, with the edits that later messages show."""
     blocks = _blocks_in_system(request.system)
     calls: dict[str, ToolCall] = {}
     for message in request.messages:
@@ -88,7 +92,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
             for result in message.results:
                 call = calls.get(result.call_id)
                 if call is not None and call.name in _EDIT_TOOLS and result.status == "success":
-                    arguments = arguments_of(call)
+                    arguments = _json_object(call.arguments)
                     label = arguments.get("label", arguments.get("block_label"))
                     if isinstance(label, str):
                         blocks[label] = result.text
@@ -96,7 +100,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
 
 
 def read_turn(request: ModelRequest) -> ReadTurn:
-    """The turn this request is about. Without a message since the last reply, `texts` is empty."""
+    """Return the turn that a request is about; `texts` is empty if no message came since the last reply."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
@@ -117,8 +121,8 @@ def read_turn(request: ModelRequest) -> ReadTurn:
 
 
 def words_of_user(text: str) -> str:
-    """The part of a message that its user said: in a group the parts marked as the user's, if there are any; of what
-    the engine asks a companion, nothing."""
+    """Return what the user said in a message: in a group the parts marked as the user's, if there are any; nothing of
+    what the engine asks a companion."""
     if text.startswith(_FROM_ENGINE):
         return ""
     words: list[str] = []
@@ -140,13 +144,8 @@ def offered_tools(request: ModelRequest) -> frozenset[str]:
     return frozenset(name for tool in request.tools if isinstance(name := tool.get("name"), str))
 
 
-def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call; empty when its text is no JSON object."""
-    return _json_object(call.arguments)
-
-
 def _blocks_in_system(system: str) -> dict[str, str]:
-    """The blocks of the memory section, read line by line: a tag inside a value is text."""
+    """Return label -> value of the blocks in a system prompt, read line by line, as a tag inside a value is text."""
     values: dict[str, str] = {}
     lines = iter(section[1].split("\n") if (section := _SECTION.search(system)) else ())
     for line in lines:
@@ -161,7 +160,7 @@ def _blocks_in_system(system: str) -> dict[str, str]:
 
 
 def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
-    """Change the blocks as a memory delta of the engine says."""
+    """Change `blocks` as a message of the engine about memory (`memory_delta`) says."""
     label, value = delta.get("label"), delta.get("value")
     if not isinstance(label, str):
         return
@@ -198,6 +197,7 @@ EDITS: Mapping[str, tuple[str | None, str]] = {
 }
 
 Call = tuple[str, Mapping[str, Any]]
+"""The name of a tool, and its arguments."""
 
 _PIECE = re.compile(rf"\s*[{CJK}]|\s*[^\s{CJK}]+|\s+")  # a word, or one Chinese character
 _FIRST_SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|。|$)")
@@ -214,7 +214,7 @@ class ExtractiveModel:
     handle = EXTRACTIVE
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Deltas, text word by word, then the one reply. It raises nothing, whatever the request holds."""
+        """Yield the answer in pieces, text word by word, and then whole. Raises nothing, whatever the request holds."""
         # It can't summarise: nothing is no summary, and then the engine extracts what has to stay.
         parts = answer_to(request) if request.purpose == "reply" else ()
         for index, part in enumerate(parts):
@@ -233,7 +233,7 @@ class ExtractiveModel:
 
 
 def answer_to(request: ModelRequest) -> tuple[Part, ...]:
-    """Either the tool calls that come next, or, when none are left to make, the text of the reply."""
+    """Return the tool calls that come next, or if there are none, the text of the reply."""
     step = AnswerStep(request)
     if calls := step.calls():
         seed = f"{len(request.messages)}\n{step.turn.texts[-1]}"
@@ -250,7 +250,7 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
 
 
 class AnswerStep:
-    """A request as this program understands it: `calls` and `reply` are what to do next."""
+    """What this program reads in a request; `calls` and `reply` return what to do about it."""
 
     def __init__(self, request: ModelRequest) -> None:
         self.turn, self.tools, self.blocks = read_turn(request), offered_tools(request), visible_blocks(request)
@@ -261,7 +261,7 @@ class AnswerStep:
         self.questions = list(dict.fromkeys(questions))[:MAX_QUESTIONS]
 
     def calls(self) -> list[Call]:
-        """The tool calls of the next answer; none when it is time to reply."""
+        """Return the tool calls of the next answer; none: it is time to reply."""
         if self.turn.answers >= MAX_ANSWERS_WITH_CALLS:
             return []
         new_facts = [fact for fact in self.facts if self._attempt(fact) is None]
@@ -278,7 +278,7 @@ class AnswerStep:
         return calls
 
     def reply(self) -> str:
-        """The text of the reply when no call is left to make."""
+        """Return the text of the reply, for when no call is left to make."""
         if lines := [*self._report_on_facts(), *map(self._answer, self.questions)]:
             return "\n".join(lines)
         text = self.turn.text[:200]
@@ -288,10 +288,11 @@ class AnswerStep:
         return self._say("hello") if name is None else self._say("hello name", name)
 
     def _say(self, phrase: str, *values: object) -> str:
+        """Return a phrase in the language of the turn, see `say`."""
         return say(phrase, self.language, *values)
 
     def _edit_call(self, edit: LineEdit) -> Call | None:
-        """The call that makes the edit, with the first fitting tool of the request."""
+        """Return the call that makes an edit, by the first tool of the request that can; None: none can."""
         for tool, (old, new) in EDITS.items():
             if tool in self.tools and (old is None) == (edit.old is None):
                 before = {} if old is None else {old: edit.old}
@@ -300,21 +301,23 @@ class AnswerStep:
         return None
 
     def _attempt(self, fact: BlockFact) -> tuple[ToolCall, ToolResult | None] | None:
-        """The call of this turn that tried to note the fact, with its result."""
+        """Return the call of this turn that tried to note a fact, with its result; None: no call did."""
         for call, result in self.turn.done:
-            text = arguments_of(call).get(EDITS.get(call.name, ("", ""))[1])
+            text = _json_object(call.arguments).get(EDITS.get(call.name, ("", ""))[1])
             if isinstance(text, str) and fact.line in text.split("\n"):
                 return call, result
         return None
 
     def _results(self, tool: str, query: str) -> list[ToolResult | None]:
-        """The results of this turn's calls for this search; None for a call without a result."""
+        """Return the results of this turn's calls of a search tool with a query; None in place of a missing result."""
         return [
-            result for call, result in self.turn.done if call.name == tool and arguments_of(call).get("query") == query
+            result
+            for call, result in self.turn.done
+            if call.name == tool and _json_object(call.arguments).get("query") == query
         ]
 
     def _report_on_facts(self) -> list[str]:
-        """Lines about each fact: noted, known before, or refused and why."""
+        """Return lines about the facts of the turn: which were noted, which known before, and which refused and why."""
         lines: dict[str, list[str]] = {"noted": [], "known": []}
         refusals: list[str] = []
         for fact in self.facts:
@@ -331,12 +334,12 @@ class AnswerStep:
         return [self._say(phrase, "; ".join(facts)) for phrase, facts in lines.items() if facts] + refusals
 
     def _reason(self, result: ToolResult | None) -> str:
-        """Why a call failed: the first sentence of its result."""
+        """Return why a call failed: the first sentence of its result."""
         first = None if result is None else _FIRST_SENTENCE.match(one_line(result.text))
         return self._say("no answer") if first is None else cut(first[0], 300)
 
     def _answer(self, question: str) -> str:
-        """The answer from the blocks, else quotations from what the searches brought."""
+        """Return the answer to a question from the blocks, else quotations from what the searches found."""
         if (answer := answer_from_blocks(question, self.blocks, self.language)) is not None:
             return answer
         keywords = keywords_of(question)

@@ -26,24 +26,24 @@ FOUND_MAX, SEARCH_LIMIT, LIST_LIMIT = 5, 10, 20
 
 
 def fact_shape(hit: FactHit) -> dict[str, Any]:
-    """A fact with the names of its entities."""
+    """A fact for programs, with the names of its entities."""
     shape = fields(hit.fact, *FIELDS, "change", "trust")
     return shape | fields(hit, subject="subject.name", object="object.name")
 
 
 def entity_shape(entity: Entity) -> dict[str, Any]:
-    """An entity."""
+    """An entity for programs."""
     names = ("id", "name", "type", "summary", "fact_count", "created_at", "updated_at")
     return fields(entity, *names) | {"aliases": list(entity.aliases)}
 
 
 def rule_shape(rule: FactRule) -> dict[str, Any]:
-    """What must not be remembered."""
+    """A rule about what must not be remembered, for programs."""
     return {"number": rule.seq, **fields(rule, "text", "relation", "created_at"), "entity": rule.entity_name or None}
 
 
 def facts_view(hits: Sequence[FactHit], timezone: str) -> Sequence[RenderableType]:
-    """A table of facts: when they were true there, and their ids, which the other commands take."""
+    """A table of facts: when they were true, as days in this time zone, and the ids that other commands take."""
     if not hits:
         return [Text("No facts.")]
     with_state = any(hit.fact.state != "active" or hit.fact.expired_at is not None for hit in hits)
@@ -70,12 +70,12 @@ def fact_view(hit: FactHit, timezone: str) -> Sequence[RenderableType]:
 
 
 def state_of(fact: Fact) -> str:
-    """What became of a fact, in a word."""
+    """The state of a fact in words."""
     return "no longer believed" if fact.expired_at is not None else fact.state
 
 
 async def search_facts(searching: Searching) -> MoreHits:
-    """The facts that a search of the command line shows; none where tags are named, which facts have not."""
+    """The facts that `perdure search` shows beside other hits; none if tags are asked for, which facts don't have."""
     hits: Hits[FactHit] | None = None
     if searching.agent is not None and not searching.tags:
         hits = await searching.agent.facts.search(
@@ -109,7 +109,7 @@ async def show_facts(session: ChatSession, argument: str) -> None:
     session.view.hint("/why ID shows where one comes from; `perdure fact edit ID TEXT` corrects it")
 
 
-AUTHORS = {
+AUTHORS = {  # kind of author, as origins say it -> how a person reads it
     "person": "a person",
     "correction": "a person",
     "program": "a program",
@@ -119,7 +119,7 @@ AUTHORS = {
 
 
 def origin_view(origin: FactOrigin) -> Iterator[RenderableType]:
-    """The versions of a fact with their authors and reasons, and its sources with their texts."""
+    """The versions of a fact with their authors and reasons, and its sources with their texts, for `perdure why`."""
     yield Text.assemble(("fact", "bold cyan"), f"  {visible(origin.relation)}", (f"  {origin.id}", "dim"))
     yield indented(origin.text)
     for number, version in enumerate(origin.versions, 1):
@@ -141,7 +141,7 @@ def origin_view(origin: FactOrigin) -> Iterator[RenderableType]:
 
 
 def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone: str | None = None) -> str:
-    """When a fact was true, in words, in this time zone or that of the times."""
+    """The times at which a fact was true, in words; `timezone` None: in the zone of the times."""
     if valid_at is None and invalid_at is None:
         return "true at an unknown time"
     since = "" if valid_at is None else f" since {day(valid_at, timezone)}"
@@ -150,6 +150,6 @@ def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone:
 
 
 def day(at: datetime, timezone: str | None = None) -> str:
-    """A date there, with the time where it is not midnight: facts that name only a day have that."""
+    """A date in this time zone, with the time unless it is midnight, which facts have that name only a day."""
     at = local(at, zone(timezone)) if timezone else at
     return at.strftime("%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")

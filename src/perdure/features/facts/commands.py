@@ -176,14 +176,16 @@ async def forget(view: Output, perdure: AsyncPerdure, facts: FactNames, yes: Yes
     what = plural(len(hits), "fact")
     texts = "; ".join(visible(hit.fact.text) for hit in hits)
     confirm(view, f"{texts}\nForget {what}?", action=f"forget the {what}", yes=yes)
-    gone = await perdure.facts.forget(fact_ids)
-    view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
+    forgotten = await perdure.facts.forget(fact_ids)
+    view.show(
+        {"forgotten": [fact.id for fact in forgotten]}, *(Text(f"Forgotten: {visible(f.text)}") for f in forgotten)
+    )
     command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
     view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
 
 
 def _conditions(options: Options, timezone: str) -> FactConditions:
-    """The options as conditions. Raises: InvalidInput: a text that is no date, an unknown state or source, no pair."""
+    """The conditions that the options say. Raises: InvalidInput: no date, an unknown state or source, or no pair."""
     state = options.state
     chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
     states = chosen if state else KNOWN_STATES
@@ -208,7 +210,7 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
 
 
 async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[FactId], str]:
-    """The facts whose ids begin so, and the time zone of the first. Raises: NotFound, InvalidInput."""
+    """The ids of facts that begin with these texts, and the time zone of the first. Raises: NotFound, InvalidInput."""
     ids = [FactId(await perdure.ids.find(start, "fact")) for start in starts]
     return ids, await perdure.facts.timezone(ids[0])
 
@@ -441,4 +443,5 @@ def _memory_cells(memory: Memory) -> tuple[str, str]:
 
 
 def _memory_shape(memory: Memory) -> dict[str, Any]:
+    """A fact or passage for programs."""
     return {"kind": kind_of(memory), **fields(memory, "id", "text", "state")}

@@ -28,13 +28,14 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsCopy:
-    """What a graph knows: versions of facts in order, also of deleted and corrected ones.
+    """What a graph knows, as an agent file holds it.
 
     Attributes:
-        episodes: `message_seq` is the place among the turns that the file holds.
-        sources: (first number of a fact, number of an episode that supports it).
-        settings: of the graph.
-        passages_read: how many were extracted.
+        facts: all versions of facts, also of deleted and corrected ones, in order.
+        episodes: their `message_seq` is the place among the turns that the file holds.
+        sources: pairs: `first_seq` of a fact, and the number of an episode that supports it.
+        settings: those of the graph.
+        passages_read: from how many passages of the file facts were extracted.
     """
 
     entities: Sequence[Entity] = ()
@@ -47,13 +48,13 @@ class FactsCopy:
 
 
 def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message]) -> int:
-    """Return how many of these turns facts were extracted from."""
+    """Return from how many of these messages of a conversation facts were extracted."""
     last_read = tx.of(Episodes).last_seq(agent_id, conversation_seq)
     return sum(one.seq <= last_read for one in turns)
 
 
 def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
-    """Return what an agent's graph knows, with the places of its sources among the turns and passages of a file."""
+    """Return what an agent's graph knows, with its sources as places among the turns and passages that a file holds."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
     passages_read = (
@@ -93,10 +94,9 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
 
 
 def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, ids: Ids, at: datetime) -> Sequence[str]:
-    """Give a new agent these facts, as they were believed, changed and deleted; none is left out.
-
-    Raises: InvalidInput: they don't fit together; TooMany: a scope is too large.
-    """
+    """Give a new agent the facts of a copy, with their history; return what is left out: nothing. `rows` are the turns
+    and passages that the agent was given. Raises: InvalidInput: the copy contradicts itself; TooMany: a scope is too
+    large."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], rows.passages
     for seq, count in rows.turns_read.items():
         if (of_line := rows.turns[seq]) and count > 0:
@@ -111,16 +111,16 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
     check_graph_settings(copy.settings)
     tx.of(Graphs).put(replace(graph, settings=copy.settings, updated_at=at))
-    there = tx.of(Entities).add(
+    stored = tx.of(Entities).add(
         [
             replace(one, id=EntityId(ids.new("entity")), graph_id=graph.id, community_seq=None, fact_count=0)
             for one in copy.entities
         ]
     )
-    tx.passages.add([entity_text(graph, one, at=at) for one in there])
-    entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in there), strict=True))
+    tx.passages.add([entity_text(graph, one, at=at) for one in stored])
+    entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in stored), strict=True))
     for rule in copy.rules:
-        entity = None if rule.entity is None else _of(entities, rule.entity, "an entity")
+        entity = None if rule.entity is None else _lookup(entities, rule.entity, "an entity")
         tx.of(Graphs).add_rule(replace(rule, graph_id=graph.id, entity=entity))
     places = range(len(turns))
     kept = [one for one in copy.episodes if one.text is not None or one.ref in passages or one.message_seq in places]
@@ -135,8 +135,8 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
                 one,
                 id=fact_ids[one.id],
                 graph_id=graph.id,
-                subject=_of(entities, one.subject, "an entity"),
-                object=_of(entities, one.object, "an entity"),
+                subject=_lookup(entities, one.subject, "an entity"),
+                object=_lookup(entities, one.object, "an entity"),
                 origin=_origin(one.origin, named),
             )
         )
@@ -145,7 +145,7 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
     begun = [one for one in versions if one.seq == one.first_seq]
     added = tx.of(Facts).add(graph, [replace(one, first_seq=0) for one in begun])
     firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
-    later = [replace(one, first_seq=_of(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
+    later = [replace(one, first_seq=_lookup(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
     if len({one.first_seq for one in (*added, *later) if one.expired_at is None}) < sum(
         one.expired_at is None for one in (*added, *later)
     ):
@@ -158,46 +158,46 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
 
 
 def hide_in_facts(facts: dict[str, Any], text: HiddenText) -> None:
-    """Take a text out of the facts of a file, but where it was said again since."""
+    """Replace a text in the facts of a file, given as JSON; facts first believed after it was forgotten keep it."""
     # Forgetting writes a last version itself, so what counts is when a fact was first believed.
-    old = {one["first_seq"] for one in facts["facts"] if one["seq"] == one["first_seq"] and text.is_old(one)}
-    again = [one for one in facts["facts"] if one["first_seq"] not in old and text.redactor.finds(one["text"])]
-    named = {one[end] for one in again if one["expired_at"] is None for end in ("subject", "object")}
+    old = {item["first_seq"] for item in facts["facts"] if item["seq"] == item["first_seq"] and text.is_old(item)}
+    since = [item for item in facts["facts"] if item["first_seq"] not in old and text.redactor.finds(item["text"])]
+    named = {item[end] for item in since if item["expired_at"] is None for end in ("subject", "object")}
     facts["settings"] = text.redactor.redact_choices(facts["settings"])
     text.redact(facts["facts"], ("scope", "origin"), text.is_old)
     text.redact(facts["episodes"], ("text", "scope"), text.is_old)
     text.redact(facts["rules"], ("text", "entity_name"), text.is_old)
-    past = [one for one in facts["facts"] if one["expired_at"] is not None]
-    text.redact(past, ("text",), lambda one: one["first_seq"] in old)
-    unnamed = [one for one in facts["entities"] if one["seq"] not in named]
+    past = [item for item in facts["facts"] if item["expired_at"] is not None]
+    text.redact(past, ("text",), lambda item: item["first_seq"] in old)
+    unnamed = [item for item in facts["entities"] if item["seq"] not in named]
     text.redact(unnamed, ("name", "summary", "aliases", "attributes"), text.is_old)
-    for one in (*facts["facts"], *facts["rules"]):
-        if (one.get("first_seq") in old or text.is_old(one)) and text.redactor.finds(one["relation"]):
-            one["relation"] = NO_RELATION
+    for item in (*facts["facts"], *facts["rules"]):
+        if (item.get("first_seq") in old or text.is_old(item)) and text.redactor.finds(item["relation"]):
+            item["relation"] = NO_RELATION
 
 
 FACTS = CopyPart(name="facts", kind=FactsCopy, hide=hide_in_facts, copy=copy_facts, restore=restore_facts)
 
 
-def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
-    """Return an episode of what its text is now."""
+def _moved(episode: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
+    """Return an episode of a file as one of the new agent's turns or passages, or with its own text."""
     new = EpisodeId(ids.new("episode"))
-    if one.text is not None:
-        return replace(one, id=new, ref=new, message_seq=None)
-    if one.ref in passages:
-        return replace(one, id=new, ref=passages[one.ref].id, message_seq=None)
-    turn = turns[one.message_seq or 0]
-    return replace(one, id=new, ref=turn.id, **place_of(turn))
+    if episode.text is not None:
+        return replace(episode, id=new, ref=new, message_seq=None)
+    if episode.ref in passages:
+        return replace(episode, id=new, ref=passages[episode.ref].id, message_seq=None)
+    turn = turns[episode.message_seq or 0]
+    return replace(episode, id=new, ref=turn.id, **place_of(turn))
 
 
 def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the origin of a version with the new ids of what it names; runs and messages are others now."""
+    """Return the origin of a version with new ids for those that are keys of `named`, without run and message."""
     kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
     return kept | {key: named.get(str(kept[key]), "") for key in ("ended_by", "episode_id") if key in kept}
 
 
-def _of(numbers: Mapping[int, T], number: int, what: str) -> T:
-    """Return what has a number in the file. Raises: InvalidInput."""
+def _lookup(numbers: Mapping[int, T], number: int, what: str) -> T:
+    """Return the value of a number that the file names; `what` says for the error what has it. Raises: InvalidInput."""
     if number not in numbers:
         raise InvalidInput(f"the facts of the file name {what} of number {number}, which it does not hold")
     return numbers[number]

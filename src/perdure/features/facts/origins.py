@@ -34,7 +34,8 @@ REASONS: Mapping[FactChange, str] = {
 
 
 def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) -> FactOrigin:
-    """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
+    """Return where a fact comes from, with times in the zone of the agent or graph; `timezone` is the default. With an
+    agent, a fact of another graph is not found. Raises: NotFound."""
     fact_id = FactId(id_)
     versions = tx.of(Facts).versions(fact_id)
     last = versions[-1]
@@ -42,7 +43,7 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
         graph = tx.of(Graphs).find_by_agent(agent_id)
         if graph is None or graph.id != last.graph_id:
             raise NotFound("fact", fact_id, hint="it is another agent's")
-    home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
+    tz = zone(zone_of(tx, agent_id or last.graph_id, timezone))
     entities = tx.of(Entities).of_facts(last.graph_id, [last])
     sources = sources_of(tx, last.graph_id, [last])[last.first_seq]
     return FactOrigin(
@@ -51,12 +52,13 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
         subject=entities[last.subject].name,
         relation=last.relation,
         object=entities[last.object].name,
-        versions=tuple(_version(one, home) for one in versions),
+        versions=tuple(_version(one, tz) for one in versions),
         sources=tuple(_source(tx, episode) for episode in sources),
     )
 
 
-def _version(fact: Fact, home: tzinfo) -> FactVersionText:
+def _version(fact: Fact, tz: tzinfo) -> FactVersionText:
+    """Return a version with its reason in words, and the times of its truth in a zone."""
     return FactVersionText(
         text=fact.text,
         change=fact.change,
@@ -68,15 +70,15 @@ def _version(fact: Fact, home: tzinfo) -> FactVersionText:
         message_id=fact.origin.get("message_id"),
         rating=fact.rating,
         state=fact.state,
-        valid_at=fact.valid_at and local(fact.valid_at, home),
-        invalid_at=fact.invalid_at and local(fact.invalid_at, home),
+        valid_at=fact.valid_at and local(fact.valid_at, tz),
+        invalid_at=fact.invalid_at and local(fact.invalid_at, tz),
         created_at=fact.created_at,
         expired_at=fact.expired_at,
     )
 
 
 def _source(tx: Tx, episode: Episode) -> FactSource:
-    """Return an episode with its text, which a message or passage has."""
+    """Return an episode with its text, which its message or passage may have; None as text: that is deleted."""
     role, name, text, run_id, step_id = None, None, episode.text, None, None
     if text is None:
         with suppress(NotFound):  # it was deleted

@@ -47,7 +47,7 @@ from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_o
 
 FACTS_MAX, ABOUT_MAX = 50, 8
 TEXT_CHARS = 300
-"""Of a passage that has faded."""
+"""How much of a faded passage is shown."""
 SHOWN_SCORE = 0.005
 """Smaller parts of a score are shown as zero."""
 STATES: Mapping[str, str] = {
@@ -79,7 +79,7 @@ pages = Pages()
 
 
 async def watch_graph(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[str, int]]:
-    """The agent's graph with its version, if it has one."""
+    """The agent's graph with its version, by which an open page sees changes; empty: it has none."""
     graph = await library.agent_of(agent_id).facts.find_graph()
     return [] if graph is None else [(graph.id, graph.version)]
 
@@ -106,7 +106,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
     return facts_frame(agent, "list") | {
-        "facts": [_at_home(fact_shape(hit, now), agent) for hit in hits],
+        "facts": [_localize(fact_shape(hit, now), agent) for hit in hits],
         "problem": problem,
         "filters": {name: used.get(name, "") for name in FILTERS},
         "states": [
@@ -114,7 +114,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
             for name, label in STATES.items()
         ],
         "entity": about,
-        "about": _about(hits),
+        "about": _subjects(hits),
         "more": None if last is None else urlencode({**used, "after": last}),
         "capture": _capture_shape(agent, graph, library.app.settings.facts),
         "passages": await _faded_passages(library, agent) if query.get("state") == "archived" else [],
@@ -123,25 +123,26 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
 
 
 async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
+    """The agent's newest passages that have faded or are archived."""
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
     found = await library.agent_of(agent.id).list_passages(page, where=where)
     shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
-    return [_at_home(shape, agent) for shape in shapes]
+    return [_localize(shape, agent) for shape in shapes]
 
 
-def _at_home(shape: Data, agent: Agent) -> Data:
-    """The same with its times as the agent's clock shows them."""
-    home = zone(agent.timezone)
-    return {name: local(value, home) if isinstance(value, datetime) else value for name, value in shape.items()}
+def _localize(shape: Data, agent: Agent) -> Data:
+    """A shape with its times in the agent's time zone."""
+    tz = zone(agent.timezone)
+    return {name: local(value, tz) if isinstance(value, datetime) else value for name, value in shape.items()}
 
 
 def facts_frame(agent: Agent, view: str) -> Data:
-    """What the pages of facts have in common; `view` is the one that is shown."""
+    """What the pages of facts have in common; `view` is the tab that is shown, such as `list`."""
     return agent_frame(agent, "Facts", "facts") | {"view": view}
 
 
 def _conditions(query: QueryParams, now: datetime, timezone: str) -> FactConditions:
-    """The conditions that the page's filters say. Raises: InvalidInput."""
+    """The conditions that the filters of the page say; `now` decides what is true now. Raises: InvalidInput."""
     state = query.get("state", "")
     if state not in STATES:
         raise InvalidInput(f"state is {state!r:.40}: choose one of {', '.join(filter(None, STATES))}")
@@ -182,7 +183,7 @@ def fact_shape(hit: FactHit, now: datetime) -> Data:
 
 
 def _state(fact: Fact, now: datetime) -> str:
-    """What a fact is now, in a word."""
+    """What a fact is now, in a word: `replaced`, `current`, `past`, `future`, or its state if it is not known."""
     if fact.expired_at is not None:
         return "replaced"
     if fact.state not in KNOWN_STATES:
@@ -193,7 +194,7 @@ def _state(fact: Fact, now: datetime) -> str:
 
 
 def _reasons(why: Why) -> list[Data]:
-    """The parts of a score in words, the largest first."""
+    """The parts of a score, each with words for people, the largest first."""
     parts = sorted(why.parts.items(), key=lambda part: -abs(part[1]))
     return [
         {"name": SIGNALS.get(name, name.replace("_", " ")), "score": score}
@@ -202,8 +203,8 @@ def _reasons(why: Why) -> list[Data]:
     ]
 
 
-def _about(hits: list[FactHit]) -> list[Data]:
-    """Whom the facts of the page are about, those of most facts first."""
+def _subjects(hits: list[FactHit]) -> list[Data]:
+    """The subjects of the facts on the page, those of most facts first."""
     counts: dict[str, int] = {}
     entities: dict[str, Entity] = {}
     for hit in hits:
@@ -214,7 +215,7 @@ def _about(hits: list[FactHit]) -> list[Data]:
 
 
 def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
-    """Whether facts are captured from what is said, and by what."""
+    """Whether facts are captured, and by which extractor; `extractor` is the server's setting."""
     settings = load_agent_facts(agent.settings)
     paused = load_graph_settings({} if graph is None else graph.settings).paused
     by = extractor if settings.extractor == "default" else settings.extractor
@@ -222,7 +223,7 @@ def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
 
 
 def rule_shape(rule: FactRule) -> Data:
-    """What must not be remembered."""
+    """A rule about what must not be remembered, as the page shows it."""
     shape = {"number": rule.seq, "text": rule.text, "relation": rule.relation, "entity": rule.entity_name or None}
     return shape | {"at": rule.created_at}
 
@@ -249,13 +250,13 @@ async def profile(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _groups(found: Profile, agent: Agent) -> list[Data]:
-    """The slots of a profile by their first part, each value with the fact that says it."""
+    """The slots of a profile, grouped by the part before the dot, each value with the fact that says it."""
     groups: dict[str, dict[str, list[Data]]] = {}
     for entry in found.entries:
         group, _, slot = entry.slot.partition(".")
         value = {"value": entry.value, "fact_id": None}
         if entry.fact is not None:
-            value |= _at_home(attributes(entry.fact, "text", "valid_at", fact_id="id"), agent)
+            value |= _localize(attributes(entry.fact, "text", "valid_at", fact_id="id"), agent)
         groups.setdefault(group, {}).setdefault(slot, []).append(value)
     return [
         {
@@ -290,7 +291,7 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         older = last + timedelta(microseconds=events[-1].at != last)
     own = {"fact_id": "fact.id", "text": "fact.text"}
     return facts_frame(agent, "timeline") | {
-        "events": [_at_home(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
+        "events": [_localize(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
         "filters": {name: query.get(name, "") for name in ("since", "until", "entity")},
         "problem": problem,
         "older": None if older is None else older.isoformat(),
@@ -315,11 +316,13 @@ async def entities(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _community_shape(hit: CommunityHit) -> Data:
+    """A community with some of its members, as the page shows it."""
     members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
     return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
 
 
 def _entity_shape(entity: Entity) -> Data:
+    """An entity with its other names, as the page shows it."""
     aliases = [alias for alias in entity.aliases if alias != entity.name]
     return attributes(entity, "id", "name", "type", "summary", facts="fact_count") | {"aliases": aliases}
 
@@ -384,7 +387,7 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/facts/passages", shows=facts)
 async def restore_passage(request: Request, library: AsyncPerdure) -> Notice:
-    """Bring a passage back that has faded."""
+    """Make a passage that has faded active again."""
     passage_id = PassageId(field_of(await form_of(request), "passage"))
     await library.passages_of(agent_id_of(request)).restore_passage(passage_id)
     return Notice("The agent recalls the text again.")
@@ -464,11 +467,11 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
-    shown = _at_home(attributes(fact, since="valid_at", until="invalid_at"), agent)
+    shown = _localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: FactFields = {"text": field_of(form, "text")}
-    if _changes(form, "since", shown):
+    if _has_changed(form, "since", shown):
         changes["valid_at"] = parse_time(form["since"], timezone=agent.timezone)
-    if _changes(form, "until", shown):
+    if _has_changed(form, "until", shown):
         changes["invalid_at"] = parse_time(form["until"], timezone=agent.timezone)
     await library.facts.edit(fact.id, changes)
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
@@ -477,13 +480,13 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     )
 
 
-def _changes(form: Mapping[str, str], name: str, shown: Data) -> bool:
-    """Whether a form has another day than the one that it was filled with; a day that stays keeps its time."""
+def _has_changed(form: Mapping[str, str], name: str, shown: Data) -> bool:
+    """Whether a date of a form differs from the one that it was filled with, which is that of a time in `shown`."""
     return name in form and form[name].strip() != date_of(shown[name])
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:
-    """What an action did, and the action that takes it back, with the filters of the page."""
+    """The notice of what an action did, with the action that undoes it: its path below `/facts`, and form fields."""
     path = "/".join((f"/agents/{agent_id_of(request)}/facts", *action))
     values = {name: value if isinstance(value, str) else " ".join(value) for name, value in fields.items()}
     return Notice(text, undo=f"{path}?{request.query_params}", fields=values)

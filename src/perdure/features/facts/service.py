@@ -56,11 +56,12 @@ from perdure.search.ranking.hits import Hits
 from perdure.storage.tx import Tx
 
 PERSON: Mapping[str, Any] = {"type": "person"}
+"""The origin of versions that a person writes, see `Fact.origin`."""
 NAME_MAX_CHARS = 200
 
 
 class NewFactFields(TypedDict, total=False):
-    """Fields of a fact that a person adds."""
+    """Fields of a fact that a person adds; a missing field has its default, see `Fact`."""
 
     valid_at: datetime | None
     invalid_at: datetime | None
@@ -122,6 +123,7 @@ class AsyncFacts(AsyncEpisodes):
         check_limit(limit)
 
         def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
+            """Load graph, filter and time zone of the search; None: the agent has no graph yet."""
             if (graph := find_graph(tx, self._owner)) is None:
                 return None
             return graph, fact_filter(tx, graph, conditions), zone_of(tx, self._owner, self._ports.settings.timezone)
@@ -289,15 +291,16 @@ class AsyncFacts(AsyncEpisodes):
         check_text("text", text)
         check_choice("kind", kind or "text", ("text", "json"))
         check_choice("trust", trust, get_args(TrustLabel))
-        kind_ = document_kind(text, kind)
+        read_as = document_kind(text, kind)
         text = without_credentials(text)
         ids, now = self._ports.ids, self._ports.clock.now()
-        moment = utc("occurred_at", occurred_at) or now
+        said_at = utc("occurred_at", occurred_at) or now
 
         def add(tx: Tx) -> tuple[Graph, Episode]:
+            """Store the text; return its graph and episode."""
             graph = self._graph(tx)
             return graph, add_episode(
-                tx, graph, kind_, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
+                tx, graph, read_as, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=said_at, at=now
             )
 
         graph, own = await self._ports.store.write(add)
@@ -310,7 +313,6 @@ class AsyncFacts(AsyncEpisodes):
         facts: list[Fact] = []
         for seq in behind or (0,):
             facts += await extract_due(self._ports, (self._id, seq), rest=True)
-
         graph = await self.find_graph()
         return () if graph is None else await self._ports.store.read(with_entities, graph, facts)
 
@@ -432,13 +434,13 @@ class AsyncFacts(AsyncEpisodes):
         return AsyncFacts(self._app, owner)
 
     def _graph(self, tx: Tx) -> Graph:
-        """Return the graph; an agent without one gets one. Raises: NotFound."""
+        """Return the owner's graph, which is created if an agent has none. Raises: NotFound."""
         if is_id("graph", self._owner):
             return tx.of(Graphs).get(GraphId(self._owner))
         return graph_of_agent(tx, AgentId(self._owner), ids=self._ports.ids, at=self._ports.clock.now())
 
 
 def _user(tx: Tx, graph: Graph) -> str:
-    """Return the name of the graph's user: of the first entity that is called `User`, or was."""
+    """Return the name of the graph's user: of the first entity that is called `User`, or has that as an alias."""
     seqs = tx.of(Entities).find_by_names(graph.id, [USER])[USER]
     return tx.of(Entities).list_by_seqs(graph.id, seqs[:1])[0].name if seqs else USER

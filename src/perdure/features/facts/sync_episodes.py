@@ -10,6 +10,6 @@ __all__ = ["Episodes"]
 
 
 class Episodes(FactViews):
-    """The texts of a graph that no agent has to have."""
+    """The texts that programs give to a graph, which need not be an agent's."""
 
     _inner: AsyncEpisodes

@@ -25,7 +25,7 @@ from perdure.storage.tx import Tx
 async def search_facts(
     call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
 ) -> ToolOutcome:
-    """Search what the agent's graph knows."""
+    """Run the tool `search_facts`: find facts of the agent's graph by a query, an entity and a time."""
     where = FactFilter(at=parse_time(at, timezone=call.timezone))
     limit = max(1, min(limit, MAX_RESULTS))
 
@@ -45,6 +45,7 @@ async def search_facts(
     facts = [hit.fact for hit in hits]
 
     def load(tx: Tx) -> tuple[Mapping[int, Sequence[Episode]], Sequence[Passage], tuple[Source, ...]]:
+        """Load the episodes of the facts by `first_seq`, their passages, and their sources from outside."""
         texts = [fact.text_seq for fact in facts]
         passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
         return sources_of(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
@@ -56,10 +57,10 @@ async def search_facts(
     return ToolOutcome(text=text, passages=tuple(passages), sources=outside)
 
 
-def _fact_shape(fact: Fact, sources: Sequence[Episode], home: tzinfo) -> dict[str, Any]:
-    """A fact as a search shows it: since when, until when, and the newest message or text that says it."""
+def _fact_shape(fact: Fact, sources: Sequence[Episode], tz: tzinfo) -> dict[str, Any]:
+    """Return a fact as the model sees it: text, times in a zone, and the newest message or text that says it."""
     times = {
-        name: time.astimezone(home).isoformat(timespec="seconds")
+        name: time.astimezone(tz).isoformat(timespec="seconds")
         for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))
         if time is not None
     }

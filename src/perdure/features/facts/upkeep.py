@@ -21,7 +21,8 @@ from perdure.storage.tables.table import parts
 def check_entities(
     db: Database, org_id: OrgId, after: tuple[str, int], limit: int, repair: bool
 ) -> CheckResult[tuple[str, int]]:
-    """Compare the next `limit` entities of an organisation; `repair` makes anew what is wrong."""
+    """Compare the next `limit` entities of an organisation, after a graph's id and an entity's number, with their facts
+    and names. `repair` also mends what is wrong. Returns the faults, and the place to go on, None at the end."""
     rows = db.rows(
         "SELECT e.graph_id, e.seq, e.name, e.aliases, e.fact_count FROM entities e WHERE e.graph_id IN"
         " (SELECT id FROM graphs WHERE org_id = :org_id) AND (e.graph_id, e.seq) > (:id, :seq)"
@@ -41,7 +42,7 @@ def check_entities(
 
 
 def _check_counts(db: Database, graph_id: str, entities: Sequence[Row], *, repair: bool) -> int:
-    """Return how many entities have a wrong count of the believed facts that name them."""
+    """Return how many entities, given as rows of one graph, have a wrong count of the believed facts that name them."""
     params = {"graph_id": graph_id, "first": entities[0][1], "last": entities[-1][1]}
     true: Counter[int] = Counter()
     for column in ("subject", "object"):
@@ -61,17 +62,17 @@ def _check_counts(db: Database, graph_id: str, entities: Sequence[Row], *, repai
 
 
 def _check_names(db: Database, graph_id: str, entities: Sequence[Row], *, repair: bool) -> int:
-    """Return how many entities can't be found by one of their names."""
+    """Return how many entities, given as rows of one graph, are not found by one of their names."""
     expected = {
         (name_key(name), seq) for _, seq, stored, aliases, _ in entities for name in (restore(stored), *load(aliases))
     }
-    there: set[tuple[str, int]] = set()
-    for some in parts(sorted({name for name, _ in expected})):
+    found: set[tuple[str, int]] = set()
+    for chunk in parts(sorted({name for name, _ in expected})):
         where = Conditions("graph_id = :graph_id", graph_id=graph_id)
-        where.among("name", some)
+        where.among("name", chunk)
         rows = db.rows(f"SELECT name, seq FROM entity_names WHERE {where}", where.params)
-        there |= {(restore(name), seq) for name, seq in rows}
-    missing = sorted(expected - there)
+        found |= {(restore(name), seq) for name, seq in rows}
+    missing = sorted(expected - found)
     if repair:
         new: list[dict[str, Any]] = [
             {"graph_id": graph_id, "name": storable(name), "seq": seq} for name, seq in missing
@@ -81,7 +82,8 @@ def _check_names(db: Database, graph_id: str, entities: Sequence[Row], *, repair
 
 
 def renew_version(db: Database, org_id: OrgId, table: str, owner_id: str) -> Mapping[str, int]:
-    """Give changed facts a new version of their graph: searches keep them in memory, and read again what has one."""
+    """Return the columns that changed rows of facts have to get: a new version of their graph, by which searches see
+    the change. `owner_id` is the graph; rows of other tables need nothing."""
     if table != "facts":
         return {}
     return {"graph_version": Graphs(db, org_id).take_numbers(GraphId(owner_id), "fact", 0)[1]}

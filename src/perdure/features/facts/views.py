@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -45,10 +45,8 @@ from perdure.library.parts.checks import check_limit, utc
 from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
-T = TypeVar("T")
-
 Owner = AgentId | GraphId
-"""An agent, for its graph, or a graph."""
+"""Whose facts: those of an agent's graph, or of a graph."""
 
 
 class FactConditions(TypedDict, total=False):
@@ -73,7 +71,7 @@ class FactConditions(TypedDict, total=False):
 
 
 def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
-    """Return the filter of these conditions. Raises: InvalidInput, NotFound, TooMany."""
+    """Return the filter of these conditions in a graph. Raises: InvalidInput, NotFound: an unknown entity; TooMany."""
     check_scope(tx, conditions.get("scope") or {})
     times: dict[str, Any] = {
         name: utc(name, conditions.get(name))  # type: ignore[arg-type]
@@ -92,13 +90,13 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
 
 
 def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
-    """Return facts with their entities, without a score."""
+    """Return facts of a graph with their subjects and objects, as hits without a score."""
     entities = tx.of(Entities).of_facts(graph.id, facts)
     return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
 
 
 def find_graph(tx: Tx, owner: Owner) -> Graph | None:
-    """Return the graph; None: the agent has none yet. Raises: NotFound."""
+    """Return the graph of an owner; None: the agent has none yet. Raises: NotFound."""
     if is_id("graph", owner):
         return tx.of(Graphs).get(GraphId(owner))
     tx.agents.get(AgentId(owner))
@@ -106,7 +104,7 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
 
 
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
-    """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
+    """Return the numbers of the entities with this name or id; without one none. Raises: NotFound: none has it."""
     if not name_or_id:
         return ()
     if is_id("entity", name_or_id):
@@ -121,9 +119,9 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
 PROFILE_TOKENS = 500
 CONTEXT_TOKENS = 1_000
 COMMUNITIES_MAX = 1_000
-"""The most communities of which the largest are chosen."""
+"""The most communities among which the largest are found."""
 CONTEXT_FACTS, CONTEXT_EVENTS = 30, 30
-"""The most facts and events that a text is packed from."""
+"""The most facts and events from which a context is packed."""
 
 
 class AsyncFactViews(AsyncPart):
@@ -136,7 +134,7 @@ class AsyncFactViews(AsyncPart):
 
     @property
     def _owner(self) -> Owner:
-        """Whose facts they are. Raises: InvalidInput: nobody's."""
+        """The agent or graph whose facts these are. Raises: InvalidInput: none was named."""
         if self._of is None:
             raise InvalidInput("whose facts? Name an agent or a graph, by `facts.of(id)`")
         return self._of
@@ -198,6 +196,7 @@ class AsyncFactViews(AsyncPart):
         hits = await find_facts(self._ports.search, graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
+            """Load the profile, events and sources, and pack them with the facts that were found."""
             profile = self._profile(tx, graph, int(PROFILE_SHARE * budget_tokens), "")
             events = tx.of(Facts).timeline(
                 graph.id, where=replace(where, at=None), until=now, newest_first=True, limit=CONTEXT_EVENTS
@@ -208,7 +207,7 @@ class AsyncFactViews(AsyncPart):
                 events[::-1],
                 budget_tokens=budget_tokens,
                 count=self._ports.counter.count,
-                home=zone(home),
+                tz=zone(home),
             )
             facts = context_facts(packed)
             sources = sources_of(tx, graph.id, facts)
@@ -230,6 +229,7 @@ class AsyncFactViews(AsyncPart):
             scores = {hit.passage.source["community_seq"]: hit.score for hit in hits}
 
         def load(tx: Tx) -> Sequence[CommunityHit]:
+            """Load the communities that were found, or without a query the largest, with some members."""
             if scores is None:
                 everything = tx.of(Entities).list_communities(graph.id, limit=COMMUNITIES_MAX)
                 found = sorted(everything, key=lambda one: -one.size)[:limit]
@@ -267,7 +267,7 @@ class AsyncFactViews(AsyncPart):
         return await restore_last(self._ports, fading)
 
     def _profile(self, tx: Tx, graph: Graph, budget_tokens: int, user: str) -> Profile:
-        """Load the profile of the graph's user. Raises: NotFound."""
+        """Load the profile of the graph's user, or of the entity of this name. Raises: NotFound."""
         return load_profile(
             tx,
             graph,

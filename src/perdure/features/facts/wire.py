@@ -52,7 +52,7 @@ SCOPE_MAX_CHARS = 500
 
 
 def owner_of(agent_id: AgentId | None, graph_id: GraphId | None) -> Owner:
-    """The agent or the graph. Raises: InvalidInput: neither is named, or both."""
+    """The agent or the graph, of which exactly one has to be named. Raises: InvalidInput."""
     if (agent_id is None) == (graph_id is None):
         raise InvalidInput("agent_id: name an agent or, by graph_id, a graph, and not both")
     return agent_id or graph_id or AgentId("")
@@ -77,7 +77,7 @@ class TimesIn(WireRequest):
     invalid_at: Date | None = None
 
     def times(self, zone: str) -> dict[str, datetime | None]:
-        """The times that are set. Raises: InvalidInput: a text that is no date."""
+        """The times that the request names, by field; dates without an offset are in `zone`. Raises: InvalidInput."""
         own = self.model_fields_set & TimesIn.model_fields.keys()
         return {name: parse_time(getattr(self, name), timezone=zone) for name in own}
 
@@ -93,7 +93,7 @@ class FactIn(OwnerIn, TimesIn):
     rating: _Rating = 0.8
 
     def values(self, zone: str) -> NewFactFields:
-        """The fields that are set, by their names in the library. Raises: InvalidInput."""
+        """The fields of `NewFactFields` that the request names; `zone` is as of `times`. Raises: InvalidInput."""
         return cast(NewFactFields, self.model_dump(include={"rating"}, exclude_unset=True) | self.times(zone))
 
 
@@ -106,7 +106,7 @@ class FactChangesIn(TimesIn):
     state: FactState | None = None
 
     def changes(self, zone: str) -> FactFields:
-        """The changed fields, by their names in the library. Raises: InvalidInput."""
+        """The fields of `FactFields` that the request changes; `zone` is as of `times`. Raises: InvalidInput."""
         return cast(FactFields, self.non_null("text", "relation", "rating", "state") | self.times(zone))
 
 
@@ -178,7 +178,7 @@ class FactSettingsShape(WireShape, of=GraphCounts, fields="facts entities episod
 
 
 def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> FactSettingsShape:
-    """The settings of a graph, with defaults, and its counts."""
+    """The settings of a graph, with defaults, and its counts; without a graph the defaults."""
     settings = load_graph_settings({} if graph is None else graph.settings)
     own = fields(settings, *settings.__slots__)
     return FactSettingsShape.make(counts, graph_id=None if graph is None else graph.id, settings=own)

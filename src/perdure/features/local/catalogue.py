@@ -16,11 +16,11 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound
 
 CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""Type of a value -> its code in `struct`."""
+"""Type of a value in a GGUF file -> its code in `struct`."""
 STRING, ARRAY = 8, 9
 TEXT_BYTES_MAX, DIMENSIONS_MAX = 1 << 24, 8
 CACHE_BYTES = 2
-"""Of one number in the memory of a prompt, which llama.cpp keeps as 16-bit floats."""
+"""The bytes of one number in the cache of a prompt, which llama.cpp keeps as 16-bit floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class ModelHead:
     """What a model file says of itself.
 
     Args:
-        parameters: how many it has.
-        window_tokens: what it was trained with; None: it does not say.
-        cache_bytes: what it keeps in memory of each token of a prompt; 0: it does not say.
-        size_bytes: of the file.
+        parameters: how many parameters the model has.
+        window_tokens: the context window that it was trained with; None: it does not say.
+        cache_bytes: the memory for each token of a prompt; 0: it does not say.
+        size_bytes: the size of the file.
     """
 
     parameters: int
@@ -41,7 +41,7 @@ class ModelHead:
 
 
 def read_head(path: Path) -> ModelHead:
-    """The head of a model file. Raises: InvalidInput: it can't be read, or is none."""
+    """Return the head of a model file. Raises: InvalidInput: it can't be read, or is no model file."""
     try:
         found = path.stat()
         return _read(path, found.st_size, found.st_mtime_ns)
@@ -53,8 +53,9 @@ def read_head(path: Path) -> ModelHead:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, size: int, _: int) -> ModelHead:
-    """The head of a file of this size and time. Raises: what damage makes of it, see `read_head`."""
+def _read(path: Path, size: int, _mtime_ns: int) -> ModelHead:
+    """Return the head of a file. Size and time are those of the file, so that the cache knows a changed one. Raises:
+    what reading a damaged file raises, see `read_head`."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         form, version, tensors, pairs = _numbers(data, "4sIQQ")
         if form != b"GGUF" or version not in (2, 3):
@@ -68,7 +69,7 @@ def _read(path: Path, size: int, _: int) -> ModelHead:
 
 
 def _cache_bytes(counts: dict[str, int]) -> int:
-    """The bytes that the keys and values of one token take, at most: some models keep fewer in some layers."""
+    """Return the bytes of the keys and values of one token, at most; `counts` are whole numbers of the head by name."""
     heads = counts.get("attention.head_count", 0)
     width = counts.get("embedding_length", 0) // (heads or 1)
     numbers = counts.get("attention.key_length", width) + counts.get("attention.value_length", width)
@@ -76,10 +77,12 @@ def _cache_bytes(counts: dict[str, int]) -> int:
 
 
 def _numbers(data: mmap.mmap, codes: str) -> tuple[Any, ...]:
+    """Read the next values, of these codes of `struct`. Raises: struct.error."""
     return struct.unpack(f"<{codes}", data.read(struct.calcsize(f"<{codes}")))
 
 
 def _text(data: mmap.mmap) -> str:
+    """Read a string: its size, then its bytes. Raises: struct.error, ValueError."""
     (size,) = _numbers(data, "Q")
     if size > TEXT_BYTES_MAX:
         raise ValueError(size)
@@ -87,7 +90,7 @@ def _text(data: mmap.mmap) -> str:
 
 
 def _value(data: mmap.mmap) -> Any:
-    """A value; None for an array, which is passed over: the tokenizer's words."""
+    """Read a value, with its type before it; of an array, which has the tokenizer's words, return None."""
     (kind,) = _numbers(data, "I")
     if kind == STRING:
         return _text(data)
@@ -101,7 +104,7 @@ def _value(data: mmap.mmap) -> Any:
 
 
 def _tensor(data: mmap.mmap) -> int:
-    """How many numbers a tensor has."""
+    """Read the entry of a tensor; return how many numbers it has."""
     _text(data)
     (count,) = _numbers(data, "I")
     if count > DIMENSIONS_MAX:
@@ -115,8 +118,11 @@ class LocalModel:
     """A model that is here, or can be fetched.
 
     Args:
-        size_bytes, sha256: of the whole file.
-        fetched_bytes: how much of it has come, where it is not here.
+        about: a description of a few words.
+        address: the URL of its file.
+        size_bytes, sha256: those of the whole file.
+        is_default: whether agents without a model of their own answer with it.
+        fetched_bytes: how much of the file has come, if it is not complete.
     """
 
     name: str
@@ -132,13 +138,13 @@ class LocalModel:
 
 @functools.cache
 def catalogue() -> Mapping[str, LocalModel]:
-    """Name -> model, of those that ship with the package as data."""
+    """Return name -> model, of the models that can be fetched."""
     entries = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
     return {name: LocalModel(name=name, **entry) for name, entry in entries.items()}
 
 
 def known_model(name: str) -> LocalModel:
-    """A model of the catalogue. Raises: NotFound."""
+    """Return a model of the catalogue. Raises: NotFound."""
     if (model := catalogue().get(name)) is None:
         raise NotFound("model", name, hint=f"{', '.join(catalogue())} can be fetched")
     return model

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+"""The option of prctl(2) that has a process killed when its parent ends."""
 
 
 def main() -> None:
-    """Load the model, say where it answers, and wait for the end of stdin."""
+    """Load the model that a line on stdin names, print where it answers, and wait for the end of stdin."""
     task: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     # Whatever the library prints goes to stderr; stdout is for the one line.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if sys.platform == "linux":
-        _obey_kernel(task["parent"], task["memory_bytes"])
+        _limit_by_kernel(task["parent"], task["memory_bytes"])
     server = _start(task)
     print(server.listening_address, file=answer, flush=True)
     sys.stdin.buffer.read()
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def _start(task: dict[str, Any]) -> Any:
-    """The server, which answers when this returns."""
+    """Start the server of a task, see `process.start`; return it when it answers."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -48,7 +49,7 @@ def _start(task: dict[str, Any]) -> Any:
 
 
 def physical_cores() -> int:
-    """How many cores this process may use, counted without the second thread of each."""
+    """Return how many cores this process may use; the two threads of a core count as one."""
     try:
         places = (f"/sys/devices/system/cpu/cpu{number}/topology" for number in os.sched_getaffinity(0))
         return len({Path(place, "thread_siblings_list").read_text("ascii") for place in places})
@@ -56,11 +57,11 @@ def physical_cores() -> int:
         return max(1, (os.cpu_count() or 2) // 2)
 
 
-def _obey_kernel(parent: int, memory_bytes: int) -> None:
-    """Be ended with the parent, and at the limit of memory of its own: a model's file is mapped, and not counted."""
+def _limit_by_kernel(parent: int, memory_bytes: int) -> None:
+    """Have the kernel end this process with its parent, and at `memory_bytes`, for which mapped files don't count."""
     import resource
 
-    # Also while the library does not let go of the interpreter, and the end of stdin is not seen.
+    # While the library holds the interpreter, the end of stdin is not noticed: the kernel does it then.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -73,7 +73,7 @@ async def remove_model(view: Output, name: Name, yes: Yes = False) -> None:
 
 
 def _next(local: LocalModels, name: str) -> str:
-    """What to do next with a model that is here."""
+    """A sentence about what to do next with a model that is here."""
     handle, settings = f"{PROVIDER}/{name}", Settings.from_environment()
     if missing := local.missing():
         return f"To run it, {missing}."

@@ -17,15 +17,15 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.features.local.catalogue import LocalModel
 
 Progress = Callable[[int, int], None]
-"""Told the bytes that are here, and all."""
+"""Called with the bytes that have come, and how many there are in all."""
 
 SILENCE_S = 60.0
 TRIES = 5
-"""How often in a row a transfer that brings nothing is tried."""
+"""How many transfers in a row may bring nothing before the download fails."""
 PAUSE_S = 1.0
-"""Longer by as much after each of them."""
+"""The pause after the second of them; it grows by as much with each."""
 SPARE_BYTES = 200_000_000
-"""What a disk has to keep for the store."""
+"""How much of the disk has to stay free, for the store."""
 
 
 class DownloadFailed(PerdureError):
@@ -63,7 +63,7 @@ async def download(model: LocalModel, part: Path, target: Path, *, mirror: str =
 
 
 async def _fetch(model: LocalModel, address: str, file: BinaryIO, progress: Progress) -> None:
-    """Append what is missing of the file, by as many transfers as it takes. Raises: DownloadFailed, InvalidInput."""
+    """Append the rest of a model's file, by as many transfers as it takes. Raises: DownloadFailed, InvalidInput."""
     tries = 0
     async with httpx.AsyncClient(timeout=SILENCE_S, follow_redirects=True) as client:
         while (before := file.seek(0, 2)) < model.size_bytes:
@@ -84,7 +84,7 @@ async def _fetch(model: LocalModel, address: str, file: BinaryIO, progress: Prog
 
 
 async def _append(model: LocalModel, response: httpx.Response, file: BinaryIO, progress: Progress) -> None:
-    """Append what an answer brings. Raises: httpx.HTTPError; DownloadFailed, InvalidInput."""
+    """Append the body of a response to `file`. Raises: httpx.HTTPError: try again; DownloadFailed, InvalidInput."""
     status = response.status_code
     if status >= 500 or status == 429:
         raise httpx.RemoteProtocolError(f"it answered {status}")
@@ -95,19 +95,19 @@ async def _append(model: LocalModel, response: httpx.Response, file: BinaryIO, p
         )
     if status != 206:  # this server knows no ranges
         file.truncate(0)
-    here, total = file.seek(0, 2), model.size_bytes
+    done, total = file.seek(0, 2), model.size_bytes
     free = shutil.disk_usage(file.name).free
-    if total - here + SPARE_BYTES > free:
+    if total - done + SPARE_BYTES > free:
         raise InvalidInput(
-            f"the disk of {file.name} has {free / 1e9:.1f} GB free, and {(total - here) / 1e9:.1f} GB are to come:"
+            f"the disk of {file.name} has {free / 1e9:.1f} GB free, and {(total - done) / 1e9:.1f} GB are to come:"
             " make room, or take a smaller model (`perdure model list`)"
         )
-    progress(here, total)
+    progress(done, total)
     async for piece in response.aiter_bytes():
-        here += len(piece)
-        if here > total:  # another file
+        done += len(piece)
+        if done > total:  # another file
             raise DownloadFailed(f"{response.url} gives more than the {total:,} bytes of {model.name}")
         await asyncio.to_thread(file.write, piece)
-        progress(here, total)
-    if here < total:
-        raise httpx.RemoteProtocolError(f"it ended after {here:,} of {total:,} bytes")
+        progress(done, total)
+    if done < total:
+        raise httpx.RemoteProtocolError(f"it ended after {done:,} of {total:,} bytes")

@@ -33,48 +33,49 @@ DEFAULT = "default"
 
 
 class LocalModels:
-    """The local models of a process of Perdure; it is the server of the endpoint `local`.
+    """The local models of a process of Perdure, and the processes of llama.cpp that run them.
 
-    A process of llama.cpp is started by the first request, and again by the next one after it died. It ends when
-    nobody has asked for a while.
+    A process is started by the first request, and again by the next one after it died. It ends when it is not used.
 
     Args:
-        endpoint: the provider of these models, as the registry calls it.
-        processes: model -> its process, which may have ended.
-        transfers: model -> the task that fetches it, or has.
+        path: the folder of model files.
+        setting: the setting `PERDURE_LOCAL_MODEL`.
+        endpoint: the provider of these models, for the registry of providers; its requests come to `transport`.
+        processes: name of a model -> its process, which may have ended.
+        transfers: name of a model -> the task that fetches it, or has.
     """
 
     def __init__(self, settings: Settings) -> None:
         try:
             home = settings.folder
-        except InvalidInput:  # whoever opens the store there is told
+        except InvalidInput:  # opening the store there reports it
             home = default_home()
         self.path, self.setting = home / "models", settings.local_model
         self.transfers: dict[str, asyncio.Task[None]] = {}
         self.processes: dict[str, ModelProcess] = {}
         self._settings = settings
         self._starting = asyncio.Lock()
-        # Its requests go to no port: `LocalTransport` takes them to a process.
+        # Nothing listens at this address: `LocalTransport` sends the requests to a process.
         address, source = f"http://{PROVIDER}/v1", "`perdure model`"
         self.endpoint = Endpoint(provider=PROVIDER, base_url=address, source=source, problem=self.missing(), guard=self)
 
     def missing(self) -> str:
-        """What has to be installed before a model can run; empty: nothing."""
+        """Return what has to be installed before a model can run, as part of a sentence; empty: nothing."""
         if find_spec("xllamacpp") is not None:
             return ""
         return f"{ExtraMissing('a model without another program', extra='local')}; in a clone, `make local`"
 
     def files(self) -> Mapping[str, Path]:
-        """Name -> file of the models that are here."""
+        """Return name -> file of the models that are here."""
         found = [file for file in self.path.glob(f"[!.]*{SUFFIX}") if file.is_file()]
         elsewhere = Path(self.setting).expanduser()
         if elsewhere.suffix == SUFFIX and elsewhere.is_file():
             found.append(elsewhere)
-        # Its other parts, if it has some, lie beside the file itself.
+        # Links are resolved: further parts of a model lie beside the file itself.
         return {_name(file): file.resolve() for file in sorted(found, key=_name)}
 
     def models(self) -> list[LocalModel]:
-        """The models that can be fetched, and the others that are here."""
+        """Return the models of the catalogue, and then others that are here."""
         files, default = self.files(), self.default
         models = [*catalogue().values(), *(LocalModel(name=name) for name in files if name not in catalogue())]
         return [
@@ -89,7 +90,7 @@ class LocalModels:
         ]
 
     def get(self, name: str) -> Path:
-        """The file of a model. Raises: NotFound: with what helps."""
+        """Return the file of a model. Raises: NotFound, with what helps."""
         files = self.files()
         if name in files:
             return files[name]
@@ -102,7 +103,7 @@ class LocalModels:
         raise NotFound("model", name, hint=helps)
 
     def place_of(self, name: str, suffix: str = SUFFIX) -> Path:
-        """Where the file of a model has its place; with the suffix `PART`, until it is whole."""
+        """Return where the file of a model belongs in the folder; with the suffix `PART` that of an unfinished one."""
         return self.path / f"{name}{suffix}"
 
     @property
@@ -117,10 +118,8 @@ class LocalModels:
         return name if name in self.files() else ""
 
     def use(self, name_or_file: str) -> str:
-        """Make a model the default, and return its name; a file elsewhere gets a link.
-
-        Raises: NotFound; InvalidInput: it is no model file, or another one has its name.
-        """
+        """Make a model, by name or file, the default, and return its name; a file outside the folder gets a link there.
+        Raises: NotFound; InvalidInput: it is no model file, or another one has its name."""
         name, file = name_or_file.removeprefix("local/"), Path(name_or_file).expanduser()
         is_file = name not in self.files() and file.suffix == SUFFIX
         file = file.resolve() if is_file else self.get(name)
@@ -139,10 +138,8 @@ class LocalModels:
         return name
 
     def removable(self, name: str) -> Path:
-        """The file that goes with a model: one that was fetched, wholly or in part, or the link to one elsewhere.
-
-        Raises: NotFound; InvalidInput: it is that of the setting, which names its file.
-        """
+        """Return the file that `remove` removes: that of a model which was fetched, wholly or in part, or a link to a
+        file. Raises: NotFound; InvalidInput: the setting names the file."""
         place, part = self.place_of(name), self.place_of(name, PART)
         if name in catalogue() and part.exists():
             return part
@@ -152,7 +149,7 @@ class LocalModels:
         return place
 
     def remove(self, name: str) -> bool:
-        """Remove a model; return whether its file is gone: one elsewhere stays. Raises: as `removable`."""
+        """Remove a model; return whether its file is gone, which a linked one is not. Raises: as `removable`."""
         file = self.removable(name)
         is_link = file.is_symlink()
         file.unlink()
@@ -161,11 +158,11 @@ class LocalModels:
         return not is_link
 
     def names(self) -> tuple[str, ...]:
-        """The models whose files are here."""
+        """Return the names of the models whose files are here."""
         return tuple(self.files())
 
     def choice(self) -> Choice | None:
-        """The model that a person chose, or the first that was fetched; None: there is none."""
+        """Return the model for agents that name none: one that a person chose, or the first one here; None: none."""
         if name := self.default:
             source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
             return Choice(f"{PROVIDER}/{name}", source, is_setting=True)
@@ -173,7 +170,7 @@ class LocalModels:
         return Choice(f"{PROVIDER}/{names[0]}", "it is on this machine") if names and not self.missing() else None
 
     def what_helps(self, name: str) -> str:
-        """Advice that makes this model available; empty: it is."""
+        """Return what makes a model available, as a sentence; empty: it is available."""
         try:
             read_head(self.get(name))
         except (NotFound, InvalidInput) as error:
@@ -181,7 +178,7 @@ class LocalModels:
         return self.missing()
 
     def traits(self, name: str) -> ModelTraits:
-        """What the file of a model says of it."""
+        """Return what is known of a model by its file; nothing of one that can't be read."""
         try:
             head = read_head(self.get(name))
         except (NotFound, InvalidInput):
@@ -191,11 +188,9 @@ class LocalModels:
         return ModelTraits(local=True, plain=True, window_tokens=window, parameters=head.parameters)
 
     async def begin(self, name: str) -> ModelProcess:
-        """The process of a model, for one request; its `end` has to follow.
-
-        Raises: ModelRequestRefused: the model is not there, or there is too little memory for it; ModelUnreachable: its
-            process ends before it answers.
-        """
+        """Return the process of a model, started if need be, for one request, after which its `end` has to be called.
+        Raises: ModelRequestRefused: the model is not here, or there is too little memory; ModelUnreachable: its process
+        ended before it answered."""
         from perdure.features.local.process import start
 
         if problem := self.what_helps(name):
@@ -223,20 +218,21 @@ class LocalModels:
         await download(model, part, place, mirror=self._settings.model_mirror, progress=progress)
 
     def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
-        """The way of requests to the processes; part of the port `Guard`."""
+        """Return what sends requests to the processes; part of the port `Guard`."""
         from perdure.features.local.process import LocalTransport
 
         return LocalTransport(self.names, self.begin)
 
     def transport2(self, verify: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
-        """Nobody calls a local model by httpx2. Raises: NotImplementedError."""
+        """Part of the port `Guard`, for clients on httpx2, which no local model needs. Raises: NotImplementedError."""
         raise NotImplementedError("local models have OpenAI's chat API")
 
     async def _stop(self, names: list[str]) -> None:
-        """End processes: of all models, or of those that nobody uses when another one is about to need their memory."""
+        """End the processes of these models: of all, or of unused ones when another needs their memory."""
         for name in names:
             await self.processes.pop(name).stop()
 
 
 def _name(file: Path) -> str:
+    """Return the name of the model in a file."""
     return file.name.removesuffix(SUFFIX)

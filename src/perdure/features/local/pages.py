@@ -16,7 +16,7 @@ from perdure.ui.render import Data, Notice, Section, field_of, form_of
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data | None:
-    """The models; None for those who may not change what the machine runs."""
+    """The models for the page; None for users who may not change what the machine runs."""
     if not is_whole_server(request):
         return None
     local = served_by(library)
@@ -42,7 +42,7 @@ async def use_model(request: Request, library: AsyncPerdure) -> Notice:
     """Make a model the default."""
     name = field_of(await form_of(request), "name")
     local = served_by(library)
-    local.get(name)  # a file is for whoever sits at the machine
+    local.get(name)  # only by name: a path would let a client of the server name any file
     local.use(name)
     choice = await library.app.choose()
     if choice.handle != f"{PROVIDER}/{name}":

@@ -28,15 +28,15 @@ PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH
 """The environment variables that it sees. Keys of providers are not among them."""
 
 DEATH_S = 0.5
-"""How long the end of a process may be heard of after the end of its connection."""
+"""How long after its connection a process may take to end, so that an error can say why."""
 REASON = "error loading model: "
-"""What stands before the reason in llama.cpp's own line."""
+"""The text before the reason in a line that llama.cpp prints."""
 LOG_BYTES = 16_384
-"""How much of the end of what it prints is read."""
+"""How much of its log, from the end, is read."""
 WORK_BYTES = 400 << 20
-"""What llama.cpp takes besides the model and its memory of the prompt."""
+"""The memory that llama.cpp needs besides the model and its cache of the prompt."""
 ROOM_BYTES = 1 << 30
-"""For prompts of other conversations, which are kept besides, at most; and as much above the estimate, which is one."""
+"""The most memory for prompts of other conversations, and the reserve above the estimate of what a model needs."""
 
 
 @dataclass(eq=False)
@@ -46,8 +46,10 @@ class ModelProcess:
     Args:
         log: what it prints; the last lines say why it ended.
         idle_s: how long it waits for a request before it is ended.
-        key: without which it answers nobody.
-        address: where it answers, on 127.0.0.1; empty: it does not.
+        key: requests without this key are refused.
+        address: its URL on 127.0.0.1; empty: it does not answer.
+        uses: how many requests it serves now.
+        timer: ends it when it was idle for so long; None: it serves, or never did.
     """
 
     process: asyncio.subprocess.Process
@@ -60,28 +62,29 @@ class ModelProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it answers."""
+        """Whether it answers requests."""
         return bool(self.address) and self.process.returncode is None
 
     def begin(self) -> None:
-        """Count a request in; `end` has to follow."""
+        """Count a request as begun; `end` has to follow."""
         self.uses += 1
         if self.timer is not None:
             self.timer.cancel()
 
     def end(self) -> None:
-        """Count a request out. Unused for a while, the process ends, and the next request starts another one."""
+        """Count a request as ended. Idle for `idle_s`, the process ends, and the next request starts another one."""
         self.uses -= 1
         if not self.uses and self.alive:
             self.timer = asyncio.get_running_loop().call_later(self.idle_s, self._expire)
 
     def _expire(self) -> None:
+        """End the process after its idle time."""
         if self.alive:
             self.address = ""
             self.process.kill()
 
     async def stop(self) -> None:
-        """End it; it has nothing to put in order."""
+        """End the process at once: it has nothing to save."""
         if self.timer is not None:
             self.timer.cancel()
         if self.process.returncode is None:
@@ -89,7 +92,7 @@ class ModelProcess:
         self.log.close()
 
     def last_words(self) -> str:
-        """The reason that it gave, or else what it printed last."""
+        """Return the reason that llama.cpp gave for its end, or else the last line that it printed."""
         if self.log.closed:
             return ""
         file = self.log.fileno()  # its offset is that of the process: it is left alone
@@ -98,13 +101,13 @@ class ModelProcess:
         return next((line.partition(REASON)[2] for line in lines if REASON in line), "".join(lines[-1:]))[:300]
 
     def why(self) -> str:
-        """How it ended, as the rest of a sentence."""
+        """Return how the process ended, as the rest of a sentence."""
         code = self.process.returncode or 0
         how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
         return ": ".join(filter(None, (how, self.last_words())))
 
     async def explain(self, error: httpx.HTTPError) -> httpx.HTTPError:
-        """The error of a connection, with how the process ended if it did."""
+        """Return the error of a connection, or one that says how the process ended if it did."""
         try:
             async with asyncio.timeout(DEATH_S):
                 await self.process.wait()
@@ -114,20 +117,23 @@ class ModelProcess:
 
 
 async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s: float) -> ModelProcess:
-    """A process that has loaded the model and answers.
+    """Start a process, and return it when it has loaded the model and answers.
 
     Args:
-        limit_mb: the most memory of its own that a person allows; 0: what it is expected to need, and some.
-    Raises: ModelRequestRefused, ModelUnreachable: it was not started, or ended before that.
+        name: the model's, for errors; `file` is its file.
+        window_tokens: the longest prompt with its answer.
+        limit_mb: the most memory of its own; 0: what it is expected to need, and a reserve.
+        idle_s: as `ModelProcess` has it.
+    Raises: ModelRequestRefused: too little memory, or the model can't be loaded; ModelUnreachable: it ended before.
     """
     head = read_head(file)
     prompt_bytes = head.cache_bytes * window_tokens
-    needs = head.size_bytes + prompt_bytes + WORK_BYTES
-    limit = limit_mb << 20 or needs + 2 * ROOM_BYTES
+    needed = head.size_bytes + prompt_bytes + WORK_BYTES
+    limit = limit_mb << 20 or needed + 2 * ROOM_BYTES
     bound, whose = min((limit, "PERDURE_LOCAL_MEMORY_MB allows"), (_free_bytes(), "this machine has free"))
-    if needs > bound:
+    if needed > bound:
         raise ModelRequestRefused(
-            f"the model {name} needs about {needs / 1e9:.1f} GB of memory, and {whose} {bound / 1e9:.1f} GB: take a"
+            f"the model {name} needs about {needed / 1e9:.1f} GB of memory, and {whose} {bound / 1e9:.1f} GB: take a"
             f" smaller model (`perdure model list`), or less than {window_tokens:,} in PERDURE_LOCAL_WINDOW_TOKENS"
         )
     task = {
@@ -135,7 +141,7 @@ async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s
         "name": name,
         "key": secrets.token_urlsafe(24),
         "window_tokens": window_tokens,
-        "cache_bytes": min(2 * prompt_bytes, ROOM_BYTES, limit - needs),
+        "cache_bytes": min(2 * prompt_bytes, ROOM_BYTES, limit - needed),
         "memory_bytes": limit,
         "parent": os.getpid(),
     }
@@ -159,7 +165,7 @@ async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s
 
 
 def _free_bytes() -> int:
-    """The memory that can be had without pushing others out; without end where the system does not say."""
+    """Return the memory that this machine or container has free; `sys.maxsize` if the system does not say."""
     free = sys.maxsize
     with contextlib.suppress(OSError, LookupError, ValueError):
         free = int(Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]) << 10
@@ -171,11 +177,11 @@ def _free_bytes() -> int:
 
 
 class LocalTransport(httpx.AsyncHTTPTransport):
-    """Sends requests to the process that runs the model which they name; what models there are it answers itself.
+    """Sends each request to the process of the model that it names; answers itself which models there are.
 
     Args:
-        names: the models that there are.
-        begin: gives the process of a model, for one request. Raises: ModelError.
+        names: returns the names of the models that are here.
+        begin: returns the process of a model, for one request. Raises: ModelError.
     """
 
     def __init__(self, names: Callable[[], Sequence[str]], begin: Callable[[str], Awaitable[ModelProcess]]) -> None:
@@ -183,9 +189,10 @@ class LocalTransport(httpx.AsyncHTTPTransport):
         self._names, self._begin = names, begin
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the answer to a request. Raises: httpx.HTTPError, ModelError."""
         if request.method == "GET":
             shape = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._names()]}
-            # It is still to be read, as what comes from a connection is.
+            # A stream, as a connection gives it: the caller reads it.
             return httpx.Response(200, stream=httpx.ByteStream(json.dumps(shape).encode()))
         process = await self._begin(json.loads(await request.aread())["model"])
         request.url = httpx.URL(process.address).join(request.url.raw_path.decode("ascii"))
@@ -202,13 +209,14 @@ class LocalTransport(httpx.AsyncHTTPTransport):
 
 
 class _Answer(httpx.AsyncByteStream):
-    """The answer of a process; its use ends with it."""
+    """The answer of a process, piece by piece; when it is closed, the process serves one request less."""
 
     def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream, process: ModelProcess) -> None:
         assert isinstance(stream, httpx.AsyncByteStream)
         self._stream, self._process = stream, process
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces. Raises: httpx.HTTPError, which says how the process ended if it did."""
         try:
             async for piece in self._stream:
                 yield piece

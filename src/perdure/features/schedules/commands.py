@@ -95,7 +95,7 @@ async def list_schedules(
     found = sorted(found, key=lambda one: (one.next_at is None, one.next_at or one.created_at))  # what comes next first
     table = new_table("schedule", "agent", "name", "when", "next", styles={"name": "dim"})
     for schedule in found:
-        following = schedule.status if schedule.next_at is None else _time(schedule, schedule.next_at)
+        following = schedule.status if schedule.next_at is None else _local_time(schedule, schedule.next_at)
         row = (schedule.id, names[schedule.agent_id], schedule.name, describe_timing(schedule.timing), following)
         table.add_row(*map(visible, row))
     shapes = [schedule_shape(schedule, names[schedule.agent_id]) for schedule in found]
@@ -114,7 +114,12 @@ async def show_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> 
     table = new_table("due", "fired", "", "run")
     for firing in firings:
         what = firing.outcome + (f", {firing.missed} missed" if firing.missed else "")
-        row = (_time(found, firing.due_at), _time(found, firing.fired_at), what, firing.run_id or firing.reason)
+        row = (
+            _local_time(found, firing.due_at),
+            _local_time(found, firing.fired_at),
+            what,
+            firing.run_id or firing.reason,
+        )
         table.add_row(*map(visible, row))
     columns = ("due_at", "fired_at", "outcome", "run_id", "missed", "reason")
     shape = schedule_shape(found, name) | {"past": [fields(firing, *columns) for firing in firings]}
@@ -169,7 +174,7 @@ async def tell_event(
 
 
 def schedule_shape(schedule: Schedule, agent: str) -> dict[str, Any]:
-    """A schedule for programs."""
+    """A schedule as `--json` prints it; `agent` is the name of its agent."""
     timing = schedule.timing
     names = ("id", "name", "status", "made_by", "next_at", "firings", "max_steps", "created_at")
     quiet = timing.quiet and f"{timing.quiet.start:%H:%M}-{timing.quiet.end:%H:%M}"
@@ -184,17 +189,18 @@ def schedule_shape(schedule: Schedule, agent: str) -> dict[str, Any]:
 
 
 def _next_lines(schedule: Schedule) -> list[Text]:
-    """The next due times, one in a line."""
+    """The next due times of a schedule, one in a line."""
     times = next_times(schedule, NEXT_TIMES)
-    return [Text(f"next: {_time(schedule, moment)}", style="dim") for moment in times]
+    return [Text(f"next: {_local_time(schedule, moment)}", style="dim") for moment in times]
 
 
-def _time(schedule: Schedule, moment: datetime) -> str:
+def _local_time(schedule: Schedule, moment: datetime) -> str:
+    """A moment in the zone of a schedule, such as `Mon 2026-11-23 09:00 CET`."""
     return f"{moment.astimezone(zone(schedule.timing.timezone)):%a %Y-%m-%d %H:%M %Z}"
 
 
 async def _find_schedule(perdure: AsyncPerdure, name: str) -> Schedule:
-    """The schedule of this id or its beginning, or of this name. Raises: NotFound, InvalidInput."""
+    """The schedule of this id, beginning of an id, or name. Raises: NotFound; InvalidInput: several have it."""
     found = await perdure.schedules.list(statuses=(), limit=ALL_MAX)
     matches = [one for one in found if one.id == name or (one.name and one.name == name_form(name))]
     if not matches and name.startswith("schedule-") and len(name) > len("schedule-"):

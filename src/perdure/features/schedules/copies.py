@@ -18,15 +18,15 @@ _ALL = 1_000_000
 
 
 def copy_schedules(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[Schedule]:
-    """Return those that still fire, of the first conversation."""
+    """Return the active schedules of the agent's first conversation, without callbacks; part of `CopyPart`."""
     found = tx.of(Schedules).page(agent_id, statuses=["active"], limit=_ALL, after=None)
-    return [replace(one, callback=None) for one in found if not one.conversation_seq]
+    return [replace(schedule, callback=None) for schedule in found if not schedule.conversation_seq]
 
 
 def restore_schedules(
     tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], rows: HeldRows, ids: Ids, at: datetime
 ) -> Sequence[str]:
-    """Give them to the agent of a copy; return which of them can't fire any more."""
+    """Add copied schedules to the agent of a copy; return a sentence for each that can't fire any more."""
     left_out = []
     for schedule in schedules:
         try:

@@ -17,14 +17,14 @@ SCHEDULES_MAX, MESSAGE_CHARS, REASON_CHARS = 20, 60, 240
 
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
-    """The schedules that still fire."""
+    """Return the schedules of the page's agent that still fire."""
     agent = library.agent_of(agent_id_of(request))
     found = await agent.schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
     return [await _schedule_shape(library, schedule) for schedule in found]
 
 
 async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
-    """A schedule, with what became of its last due time."""
+    """Return a schedule as the page shows it, with what became of its last due time."""
     firings = await library.schedules.firings(schedule.id, limit=1)
     return {
         "id": schedule.id,

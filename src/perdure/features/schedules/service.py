@@ -103,7 +103,8 @@ class AsyncSchedules(AsyncPart):
         return await self.add(messages, new)
 
     async def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
-        """A new schedule that sends these messages; those of `new` are not looked at. Raises: also ToolError."""
+        """A new schedule that sends `messages`; `new` has the other fields, and its own messages count for nothing.
+        Raises: as `create`, and ToolError: an image can't be fetched."""
         ports, agent_id = self._ports, self._id
         new = replace(new, callback=new.callback and callback_to_store(new.callback, ports.cipher))
         messages, _ = await fetch_images(self._app, messages, None)

@@ -33,7 +33,8 @@ _TIMES = ("at", "starts_at", "ends_at")
 
 
 def _store_timing(timing: Timing) -> str:
-    shape = {one.name: getattr(timing, one.name) for one in fields(timing)}
+    """Return a timing as JSON for its column, without the fields that are None."""
+    shape = {field.name: getattr(timing, field.name) for field in fields(timing)}
     shape |= {name: shape[name] and row_format.iso(shape[name]) for name in _TIMES}
     if timing.quiet is not None:
         shape["quiet"] = [f"{timing.quiet.start:%H:%M}", f"{timing.quiet.end:%H:%M}", timing.quiet.then]
@@ -79,11 +80,11 @@ _OF_SCHEDULE = f"agent_id = :agent_id AND schedule_seq = :schedule_seq AND {OWN_
 
 
 class Schedules(Table):
-    def add(self, schedule: Schedule) -> Schedule:
-        """Add a schedule, and return it with its number. The oldest of the agent that fire no more are removed.
+    """The schedules of an organisation, and their firings, in one transaction."""
 
-        Raises: NotFound: the agent; TooMany.
-        """
+    def add(self, schedule: Schedule) -> Schedule:
+        """Add a schedule, and return it with its number; of the agent's that have ended, only `ENDED_KEPT` stay.
+        Raises: NotFound: the agent; TooMany."""
         own = own_agent(self._db, self._org_id, schedule.agent_id, lock=True)
         self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
         if schedule.made_by == "agent":
@@ -104,13 +105,13 @@ class Schedules(Table):
         return schedule
 
     def count_active(self, agent_id: AgentId, *, made_by: str | None = None) -> int:
-        """How many schedules of an agent still fire; only those made by this, if one is given."""
+        """Count the schedules of an agent that still fire; with `made_by`, `user` or `agent`, only those made by it."""
         where = Conditions("s.agent_id = :agent_id", "s.status = 'active'", _OWN)
         where.equal("s.made_by", made_by)
         return int(self._value(f"SELECT COUNT(*) FROM schedules s WHERE {where}", agent_id=agent_id, **where.params))
 
     def get(self, schedule_id: ScheduleId, agent_id: AgentId | None = None) -> Schedule:
-        """The schedule of this id; of this agent, if one is given. Raises: NotFound."""
+        """Return the schedule of this id, which has to be `agent_id`'s, if one is given. Raises: NotFound."""
         where = Conditions("s.id = :id", _OWN)
         where.equal("s.agent_id", agent_id)
         rows = self._rows(f"{_SELECT} WHERE {where}", id=row_format.storable(schedule_id), **where.params)
@@ -141,22 +142,20 @@ class Schedules(Table):
         return self._all(_SCHEDULE, sql, limit=limit, **where.params)
 
     def list_due(self, *, at: datetime, limit: int) -> Sequence[Schedule]:
-        """Schedules that are due, the longest first."""
+        """List the schedules of all agents that are due, those that have waited longest first."""
         sql = f"{_SELECT} WHERE s.next_at <= :at AND {_OWN} ORDER BY s.next_at, s.id LIMIT :limit"
         return self._all(_SCHEDULE, sql, at=row_format.iso(at), limit=limit)
 
     def next_due(self, *, since: datetime) -> datetime | None:
-        """The first due time of all schedules that is later than a time."""
+        """Return the first due time of all schedules that is later than `since`; None: there is none."""
         sql = f"SELECT MIN(s.next_at) FROM schedules s WHERE s.next_at > :since AND {_OWN}"
         found = self._value(sql, since=row_format.iso(since))
         return found and row_format.from_iso(found)
 
     def advance(self, schedule: Schedule, firing: Firing, *, next_at: datetime | None, at: datetime) -> Schedule | None:
-        """Store what became of the schedule's due time, and the next one; without one it has ended. Return it as it is
-        then; None: somebody else has dealt with the due time, or has changed the schedule.
-
-        Firings before the newest `FIRINGS_KEPT` are removed.
-        """
+        """Store what became of the schedule's due time, and the next one; with `next_at` None it has ended. Return the
+        schedule as it is now; None: another process has dealt with the due time, or has changed the schedule. Firings
+        before the newest `FIRINGS_KEPT` are removed."""
         assert schedule.next_at is not None
         changed = replace(
             schedule,
@@ -193,14 +192,16 @@ class Schedules(Table):
         return self.get(schedule.id)
 
     def cancel_all(self, agent_id: AgentId, action: Action, *, at: datetime) -> None:
-        """End all schedules of an agent that do this."""
-        which = "s.agent_id = :agent_id AND s.action = :action"
-        self._cancel(which, agent_id=agent_id, action=action, at=row_format.iso(at))
+        """End all schedules of an agent with this action."""
+        condition = "s.agent_id = :agent_id AND s.action = :action"
+        self._cancel(condition, agent_id=agent_id, action=action, at=row_format.iso(at))
 
-    def _cancel(self, which: str, **params: str) -> None:
-        """End those of some schedules that still fire."""
+    def _cancel(self, condition: str, **params: str) -> None:
+        """End the active schedules that an SQL condition on `schedules s` selects; `params` has its values and `at`."""
         cancelled = "status = 'cancelled', next_at = NULL, updated_at = :at"
-        self._run(f"UPDATE schedules AS s SET {cancelled} WHERE {which} AND s.status = 'active' AND {_OWN}", **params)
+        self._run(
+            f"UPDATE schedules AS s SET {cancelled} WHERE {condition} AND s.status = 'active' AND {_OWN}", **params
+        )
 
     def delete(self, schedule_id: ScheduleId) -> None:
         """Delete a schedule with its firings, of which there are at most `FIRINGS_KEPT`. Raises: NotFound."""

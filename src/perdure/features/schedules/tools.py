@@ -52,16 +52,16 @@ def schedule_create(
     made_by: Literal["user", "agent"] = "agent" if call.person is None else "user"
     schedule_id = ScheduleId(call.ids.new("schedule"))
     schedule = create_schedule(tx, schedule_id, call.agent.id, new, made_by=made_by, at=call.now)
-    return ToolOutcome(text=json.dumps(_shown(schedule)))
+    return ToolOutcome(text=json.dumps(_shape(schedule)))
 
 
 def schedule_list(tx: Tx, call: MemoryCall) -> ToolOutcome:
     """List the schedules of the agent that still fire."""
     found = tx.of(Schedules).page(call.agent.id, statuses=("active",), limit=SHOWN + 1)
-    lines = [json.dumps(_shown(schedule) | {"message": _message(schedule)}) for schedule in found[:SHOWN]]
+    lines = [json.dumps(_shape(schedule) | {"message": _excerpt(schedule)}) for schedule in found[:SHOWN]]
     if len(found) > SHOWN:
         lines.append("... and more: cancel some that you don't need")
-    return ToolOutcome(text="\n".join(lines) or "You have no values.")
+    return ToolOutcome(text="\n".join(lines) or "You have no schedules.")
 
 
 def schedule_cancel(tx: Tx, call: MemoryCall, schedule_id: str) -> ToolOutcome:
@@ -80,19 +80,19 @@ def schedule_cancel(tx: Tx, call: MemoryCall, schedule_id: str) -> ToolOutcome:
     return ToolOutcome(text=f"Cancelled {schedule.id}.")
 
 
-def _shown(schedule: values.Schedule) -> dict[str, Any]:
-    """A schedule as the model sees it."""
-    here = zone(schedule.timing.timezone)
+def _shape(schedule: values.Schedule) -> dict[str, Any]:
+    """Return a schedule as the model sees it."""
+    tz = zone(schedule.timing.timezone)
     return {
         "id": schedule.id,
         **({"name": schedule.name} if schedule.name else {}),
         "when": describe_timing(schedule.timing),
-        "next": [moment.astimezone(here).isoformat(timespec="minutes") for moment in next_times(schedule, 2)],
+        "next": [moment.astimezone(tz).isoformat(timespec="minutes") for moment in next_times(schedule, 2)],
         **({"made_by": "a person"} if schedule.made_by == "user" else {}),
     }
 
 
-def _message(schedule: values.Schedule) -> str:
-    """The beginning of what a schedule says."""
+def _excerpt(schedule: values.Schedule) -> str:
+    """Return the text of a schedule's messages, cut at 200 characters."""
     text = " ".join(text_of(message.parts) for message in schedule.messages)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -22,11 +22,11 @@ NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """A schedule to create; the fields are those of `Schedule` and `Timing`.
+    """A schedule to create; the fields are those of `Schedule` and `Timing`, times and quiet hours also as texts.
 
     Args:
         timezone: None: the agent's.
-        starts_at: None: of an interval one interval from now, else now.
+        starts_at: None: one interval from now if there is an interval, else now.
     """
 
     messages: tuple[values.ScheduledMessage, ...]
@@ -58,10 +58,11 @@ def create_schedule(
     made_by: Literal["user", "agent"],
     at: datetime,
 ) -> values.Schedule:
-    """Create a schedule. Raises: NotFound: the agent or its conversation; TimeZoneUnknown, ScheduleInvalid, TooMany."""
+    """Create a schedule of an agent, and return it. Raises: NotFound: the agent or its conversation; TimeZoneUnknown,
+    ScheduleInvalid, TooMany, InvalidInput."""
     if not isinstance(new.name, str) or len(new.name) > NAME_CHARS:
         raise InvalidInput(f"the schedule's name is {new.name!r:.80}: give a text of at most {NAME_CHARS} characters")
-    timing = timing_of(new, tx.agents.get(agent_id).timezone, now=at)
+    timing = _timing_of(new, tx.agents.get(agent_id).timezone, now=at)
     first = values.check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
     tx.conversations.get_by_seq(agent_id, new.conversation_seq)
     if new.action == "companion" and not any(COMPANIONS(tx, agent_id)):
@@ -86,11 +87,13 @@ def create_schedule(
     )
 
 
-def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
-    """Return the timing of a new schedule. Raises: TimeZoneUnknown, ScheduleInvalid."""
+def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
+    """Return the checked timing of a new schedule; `agent_timezone` counts where it names no zone. Raises:
+    TimeZoneUnknown, ScheduleInvalid, InvalidInput."""
     timezone = agent_timezone if new.timezone is None else new.timezone
 
     def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:
+        """Return the instant of a datetime or text; a date alone is its last moment with `end`."""
         if isinstance(value, datetime):
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):
@@ -124,35 +127,34 @@ def next_times(schedule: values.Schedule, count: int) -> Sequence[datetime]:
     """Return the next due times of a schedule, at most `count`."""
     if schedule.next_at is None:
         return []
-    left = count
     if schedule.timing.max_firings is not None:
-        left = min(count, schedule.timing.max_firings - schedule.firings)
-    return [schedule.next_at, *islice(values.due_times(schedule.timing, schedule.next_at), left - 1)]
+        count = min(count, schedule.timing.max_firings - schedule.firings)
+    return [schedule.next_at, *islice(values.due_times(schedule.timing, schedule.next_at), count - 1)]
 
 
 def describe_timing(timing: values.Timing) -> str:
-    """Return when a schedule is due, in a few words."""
-    here = zone(timing.timezone)
+    """Return when a schedule is due, such as `every 2 h (Europe/Rome), not 22:00-07:00`."""
+    tz = zone(timing.timezone)
     if timing.at is not None:
-        words = f"at {timing.at.astimezone(here):%Y-%m-%d %H:%M}"
+        words = f"at {timing.at.astimezone(tz):%Y-%m-%d %H:%M}"
     elif timing.every_s is not None:
-        unit, letter = next((size, unit) for size, unit in _UNITS if timing.every_s % size == 0)
-        words = f"every {timing.every_s // unit} {letter}"
+        unit_s, unit = next((unit_s, unit) for unit_s, unit in _UNITS if timing.every_s % unit_s == 0)
+        words = f"every {timing.every_s // unit_s} {unit}"
     else:
         words = f"cron {timing.cron}"
     quiet = timing.quiet
-    rest = "" if quiet is None else f", not {quiet.start:%H:%M}-{quiet.end:%H:%M}"
-    return f"{words} ({timing.timezone}){rest}"
+    except_for = "" if quiet is None else f", not {quiet.start:%H:%M}-{quiet.end:%H:%M}"
+    return f"{words} ({timing.timezone}){except_for}"
 
 
 _UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def cancel_passes(tx: Tx, agent_id: AgentId, at: datetime) -> None:
-    """End the schedules that wake a companion, which the agent has no more."""
+    """End the schedules that wake the companion of an agent, which has lost it; `at` is now."""
     tx.of(Schedules).cancel_all(agent_id, "companion", at=at)
 
 
 def is_due(tx: Tx, at: datetime) -> bool:
-    """Return whether a schedule is to be fired."""
+    """Return whether any schedule of the store is due at this time."""
     return bool(tx.of(Schedules).list_due(at=at, limit=1))

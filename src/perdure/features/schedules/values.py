@@ -29,7 +29,7 @@ Missed = Literal["skip", "once", "all"]
 """What becomes of due times at which nobody could fire: none is made up for, one is for all of them, or each is."""
 
 InQuietHours = Literal["move", "skip"]
-"""Whether what is due in quiet hours is fired at their end, once for all of them, or not at all."""
+"""Whether what is due in quiet hours is fired once at their end, or not at all."""
 
 ScheduleStatus = Literal["active", "ended", "cancelled"]
 Action = Literal["message", "companion"]
@@ -45,10 +45,11 @@ MISSED_LIMIT_MAX = 100
 INTERVAL_MAX_S = 10 * 366 * 86_400
 
 _TICK = timedelta(microseconds=1)
+"""The least step of a datetime: due times behind `moment - _TICK` include `moment`."""
 _MINUTE = timedelta(minutes=1)
 _FAR = timedelta(days=100 * 366)
 _QUIET_NIGHTS = 1_000
-"""After so many due times in a row that all lie in quiet hours there is no other one."""
+"""How many due times in a row may lie in quiet hours before the search for another one ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,10 @@ class Timing:
         every_s: seconds from one due time to the next; the first is `starts_at`.
         cron: five fields, in the zone `timezone`.
         starts_at, ends_at: nothing is due before or after these.
-        max_firings: how often it is fired at most.
-        missed_limit: how many missed due times are made up for with the policy `all`: the newest.
+        max_firings: how often it is fired at most; None: without limit.
+        missed: what becomes of due times at which nobody could fire, see `Missed`.
+        missed_limit: how many missed due times, the newest, are made up for with the policy `all`.
+        quiet: hours at which nothing is fired.
     """
 
     at: datetime | None = None
@@ -87,13 +90,18 @@ class Timing:
 
     @property
     def kind(self) -> ScheduleKind:
-        """How the due times are told."""
+        """Which of the three fields says when it is due."""
         return "at" if self.at is not None else "every" if self.every_s is not None else "cron"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledMessage:
-    """A message of a schedule. One of the role `system` is sent in an envelope that names the schedule."""
+    """A message of a schedule. One of the role `system` is sent in an envelope that names the schedule.
+
+    Args:
+        name: who speaks; `sender_id` is that one's id.
+        otid: the client's own id of the message.
+    """
 
     parts: tuple[Text | Image, ...]
     role: Role = "user"
@@ -111,6 +119,7 @@ class Schedule:
         seq: its number among the agent's schedules.
         action: what is done at a due time: `message` sends the messages, `companion` wakes the agent's companion.
         made_by: a person or program from outside, or the agent itself.
+        conversation_seq: the number of the agent's conversation in which the messages are sent.
         next_at: the next due time; None: there is none.
         firings: how often it was fired.
         max_steps: the model calls of each run; None: the setting.
@@ -160,10 +169,13 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePlan:
-    """What to do about the due time `due_at`: fire it, or pass it over; `next_at` is what comes then.
+    """What to do about the due time `due_at` of a schedule.
 
     Args:
-        after_failure: what comes if it could not be fired: that does not count as one of a limited number.
+        fires: whether it is fired; else it is passed over.
+        missed: how many due times are passed over with it.
+        next_at: the due time that comes then; None: the schedule ends.
+        after_failure: the same if firing fails, which does not count towards `max_firings`.
     """
 
     due_at: datetime
@@ -177,16 +189,14 @@ class DuePlan:
 
 
 def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
-    """Yield the due times behind `after`, in order, each once, without an end where there is none.
-
-    Those in quiet hours are moved to the end of these, where they are one, or left out.
-    """
-    here, quiet, last, skipped = zone(timing.timezone), timing.quiet, after, 0
+    """Yield the due times behind `after`, in order, each once, without an end where there is none. Those in quiet hours
+    are merged into one at the end of these hours, or left out, as `QuietHours.then` says."""
+    tz, quiet, last, skipped = zone(timing.timezone), timing.quiet, after, 0
     begin = after
-    if quiet is not None and quiet.then == "move" and (period := quiet_period(quiet, here, after)) is not None:
+    if quiet is not None and quiet.then == "move" and (period := quiet_period(quiet, tz, after)) is not None:
         begin = period[0] - _TICK  # what was due in them is still to come
-    while (moment := _next_time(timing, here, begin)) is not None:
-        period = None if quiet is None else quiet_period(quiet, here, moment)
+    while (moment := _next_time(timing, tz, begin)) is not None:
+        period = None if quiet is None else quiet_period(quiet, tz, moment)
         begin = moment if period is None else period[1] - _TICK
         if period is not None:
             if quiet is not None and quiet.then == "skip":
@@ -205,58 +215,64 @@ def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
 def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, grace_s: float) -> DuePlan | None:
     """Return what to do now about a schedule whose next due time is `next_at`; None: nothing is due.
 
-    A due time is missed if it is more than `grace_s` ago, or the next one has come too. Each plan deals with `next_at`
-    and leads to a later due time, so whatever the clock does, none is dealt with twice.
+    A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too. Each plan deals with
+    `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice. `firings` is how
+    often the schedule was fired before.
     """
     if next_at > now:
         return None
     second = next(due_times(timing, next_at), None)
     late = (now - next_at).total_seconds() > grace_s
     if not late and (second is None or second > now):
-        return _fires(timing, next_at, firings, missed=0, following=second)
+        return _plan_to_fire(timing, next_at, firings, missed=0, following=second)
     if timing.missed == "once":
         following = next(due_times(timing, max(now, next_at)), None)
-        return _fires(timing, next_at, firings, missed=_count(timing, next_at, now), following=following)
+        return _plan_to_fire(timing, next_at, firings, missed=_count_due(timing, next_at, now), following=following)
     if timing.missed == "all":
-        if _count(timing, next_at, now, most=timing.missed_limit) < timing.missed_limit:
-            return _fires(timing, next_at, firings, missed=0, following=second)
-        newest = _newest(timing, next_at, now, timing.missed_limit)
-        return DuePlan(due_at=next_at, fires=False, missed=_passed(timing, next_at, newest[0]), next_at=newest[0])
-    punctual = _newest(timing, max(next_at, now - timedelta(seconds=grace_s) - _TICK), now, 1)
+        if _count_due(timing, next_at, now, most=timing.missed_limit) < timing.missed_limit:
+            return _plan_to_fire(timing, next_at, firings, missed=0, following=second)
+        newest = _newest_due(timing, next_at, now, timing.missed_limit)
+        return DuePlan(due_at=next_at, fires=False, missed=_count_passed(timing, next_at, newest[0]), next_at=newest[0])
+    punctual = _newest_due(timing, max(next_at, now - timedelta(seconds=grace_s) - _TICK), now, 1)
     following = punctual[0] if punctual else next(due_times(timing, now), None)
-    return DuePlan(due_at=next_at, fires=False, missed=_passed(timing, next_at, following or now), next_at=following)
+    return DuePlan(
+        due_at=next_at, fires=False, missed=_count_passed(timing, next_at, following or now), next_at=following
+    )
 
 
-def _fires(timing: Timing, due_at: datetime, firings: int, *, missed: int, following: datetime | None) -> DuePlan:
-    """The plan that fires; nothing follows the last firing of a limited number."""
+def _plan_to_fire(
+    timing: Timing, due_at: datetime, firings: int, *, missed: int, following: datetime | None
+) -> DuePlan:
+    """Return the plan that fires `due_at`; then comes `following`, or nothing after the last of `max_firings`."""
     is_last = timing.max_firings is not None and firings + 1 >= timing.max_firings
     next_at = None if is_last else following
     return DuePlan(due_at=due_at, fires=True, missed=missed, next_at=next_at, after_failure=following)
 
 
-def _count(timing: Timing, after: datetime, upto: datetime, most: int = MISSED_COUNTED) -> int:
-    """How many due times lie behind `after`, up to `upto`; at most `most`."""
-    return sum(1 for _ in islice(takewhile(lambda moment: moment <= upto, due_times(timing, after)), most))
+def _count_due(timing: Timing, after: datetime, until: datetime, most: int = MISSED_COUNTED) -> int:
+    """Return how many due times lie after `after` and not after `until`; at most `most`."""
+    return sum(1 for _ in islice(takewhile(lambda moment: moment <= until, due_times(timing, after)), most))
 
 
-def _passed(timing: Timing, first: datetime, following: datetime) -> int:
-    """How many due times lie from `first` on before `following`."""
-    return min(MISSED_COUNTED, 1 + _count(timing, first, following - _TICK))
+def _count_passed(timing: Timing, first: datetime, following: datetime) -> int:
+    """Return how many due times a jump to `following` passes over: `first`, and those between the two."""
+    return min(MISSED_COUNTED, 1 + _count_due(timing, first, following - _TICK))
 
 
-def _newest(timing: Timing, after: datetime, upto: datetime, count: int) -> Sequence[datetime]:
-    """The last due times behind `after`, up to `upto`; at most `count`."""
+def _newest_due(timing: Timing, after: datetime, until: datetime, count: int) -> Sequence[datetime]:
+    """Return the newest due times, at most `count`, after `after` and not after `until`, oldest first."""
     span = _MINUTE * count
     while True:
-        start = max(after, upto - span)
-        found = deque(takewhile(lambda moment: moment <= upto, due_times(timing, start)), maxlen=count)
+        start = max(after, until - span)
+        found = deque(takewhile(lambda moment: moment <= until, due_times(timing, start)), maxlen=count)
         if len(found) == count or start == after:
             return found
         span *= 4  # not all at once: there may be years of them
 
 
-def _next_time(timing: Timing, here: tzinfo, after: datetime) -> datetime | None:
-    """The first due time behind `after`, quiet hours left aside."""
+def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
+    """Return the first due time after `after`, quiet hours disregarded, in the timing's zone `tz`; None: there is
+    none."""
     if timing.at is not None:
         return timing.at if timing.at > after else None
     if timing.every_s is not None:
@@ -266,12 +282,12 @@ def _next_time(timing: Timing, here: tzinfo, after: datetime) -> datetime | None
         return timing.starts_at + ((after - timing.starts_at) // step + 1) * step
     after = max(after, timing.starts_at - _TICK)
     # A time that comes twice may lead back to its first occurrence.
-    found = (moment.astimezone(UTC) for moment in _cron_times(timing.cron or "", after.astimezone(here)))
+    found = (moment.astimezone(UTC) for moment in _cron_times(timing.cron or "", after.astimezone(tz)))
     return next((moment for moment in found if moment > after), None)
 
 
 def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
-    """The times of a cron expression behind a time in its zone, until there is none in 50 years. Raises:
+    """Return the times of a cron expression after `after`, in its zone, up to a gap of 50 years. Raises:
     ScheduleInvalid."""
     from cronsim import CronSim, CronSimError  # imported at the first cron schedule
 
@@ -285,34 +301,34 @@ def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
     return times
 
 
-def quiet_period(quiet: QuietHours, here: tzinfo, moment: datetime) -> tuple[datetime, datetime] | None:
-    """Return beginning and end of the quiet hours that hold a moment; None: it is in none."""
-    today = moment.astimezone(here).date()
+def quiet_period(quiet: QuietHours, tz: tzinfo, moment: datetime) -> tuple[datetime, datetime] | None:
+    """Return start and end, in UTC, of the quiet hours that hold a moment; None: it is in none."""
+    today = moment.astimezone(tz).date()
     for day in (today, today - timedelta(days=1)):
-        period = _quiet_hours_of(quiet, here, day)
+        period = _quiet_hours_of(quiet, tz, day)
         if period[0] <= moment < period[1]:
             return period
     return None
 
 
 @functools.lru_cache(maxsize=1_024)
-def _quiet_hours_of(quiet: QuietHours, here: tzinfo, day: date) -> tuple[datetime, datetime]:
-    """Beginning and end of the quiet hours that begin on a day."""
+def _quiet_hours_of(quiet: QuietHours, tz: tzinfo, day: date) -> tuple[datetime, datetime]:
+    """Return start and end, in UTC, of the quiet hours that begin on a day."""
     end_day = day if quiet.end > quiet.start else day + timedelta(days=1)
-    return (instant(datetime.combine(day, quiet.start), here), instant(datetime.combine(end_day, quiet.end), here))
+    return (instant(datetime.combine(day, quiet.start), tz), instant(datetime.combine(end_day, quiet.end), tz))
 
 
-def instant(local: datetime, here: tzinfo) -> datetime:
-    """Return the instant of a clock's time in a zone, in UTC: the first of two; of a time that is skipped, the first
-    moment after the gap."""
-    first = local.replace(tzinfo=here, fold=0).astimezone(UTC)
-    if first.astimezone(here).replace(tzinfo=None) == local:
+def instant(local: datetime, tz: tzinfo) -> datetime:
+    """Return in UTC the instant at which clocks of a zone show `local`, a datetime without a zone. Of two such instants
+    it is the first one; of a time that daylight saving skips, the first moment after the gap."""
+    first = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
+    if first.astimezone(tz).replace(tzinfo=None) == local:
         return first
-    early, late = local.replace(tzinfo=here, fold=1).astimezone(UTC), first  # the clock jumps between these
-    offset = late.astimezone(here).utcoffset()
-    while late - early > _TICK:
+    early, late = local.replace(tzinfo=tz, fold=1).astimezone(UTC), first  # the clock jumps between these
+    offset = late.astimezone(tz).utcoffset()
+    while late - early > _TICK:  # bisection
         middle = early + (late - early) / 2
-        early, late = (early, middle) if middle.astimezone(here).utcoffset() == offset else (middle, late)
+        early, late = (early, middle) if middle.astimezone(tz).utcoffset() == offset else (middle, late)
     return late
 
 
@@ -355,7 +371,7 @@ def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
 
 
 def _check_numbers(timing: Timing) -> None:
-    """Check the numbers and choices of a timing. Raises: ScheduleInvalid."""
+    """Check the numbers and choices of a timing, whose types a caller may not keep. Raises: ScheduleInvalid."""
     for name, least, most in (
         ("every_s", 1, INTERVAL_MAX_S),
         ("max_firings", 1, 10**9),
@@ -377,8 +393,8 @@ def _check_cron(timing: Timing, expression: str, *, now: datetime, interval_s: i
             f"cron expression {expression!r:.80} has {len(expression.split())} fields: give five, minute, hour, day of"
             " month, month and day of week, such as '0 9 * * MON-FRI'"
         )
-    here = zone(timing.timezone)
-    times = list(islice(_cron_times(expression, now.astimezone(here)), 10))
+    tz = zone(timing.timezone)
+    times = list(islice(_cron_times(expression, now.astimezone(tz)), 10))
     if not times:
         raise ScheduleInvalid(f"cron expression {expression!r:.80} never fires in the next 50 years: change its days")
     gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
@@ -431,6 +447,7 @@ def parse_quiet(text: str, then: InQuietHours = "move") -> QuietHours:
 
 
 def _time_of_day(text: str, whole: str) -> time:
+    """Return one of the two times of quiet hours; `whole` is their text, for the error. Raises: ScheduleInvalid."""
     match = _TIME_OF_DAY.fullmatch(text.strip())
     if match is None or int(match[1]) > 23 or int(match[2]) > 59:
         raise ScheduleInvalid(f"quiet hours are {whole!r:.80}: give two times of day, such as 22:00-07:00")
@@ -438,10 +455,14 @@ def _time_of_day(text: str, whole: str) -> time:
 
 
 def parse_moment(text: str, timezone: str, *, now: datetime, end: bool = False) -> datetime:
-    """Return the instant of a text: a date and time, `2026-11-24T09:00`, in the zone if it names none; a time of day,
-    the next one; or a duration from now, `in 20m`. A date alone is its first moment, or with `end` its last.
+    """Return the instant, in UTC, that a text names.
 
-    Raises: ScheduleInvalid.
+    Args:
+        text: a date and time, `2026-11-24T09:00`; a time of day, the next one; a date alone, its first moment; or a
+            duration from now, `in 20m`.
+        timezone: the zone of a text that names none.
+        end: a date alone means its last moment.
+    Raises: TimeZoneUnknown, ScheduleInvalid.
     """
     check_zone(timezone)
     try:
@@ -459,14 +480,14 @@ def is_day(text: str) -> bool:
     return True
 
 
-def _parse_moment(text: str, here: tzinfo, *, now: datetime, end: bool) -> datetime:
-    """As `parse_moment`. Raises: ScheduleInvalid; OverflowError: it is before the year 1 or after 9999."""
+def _parse_moment(text: str, tz: tzinfo, *, now: datetime, end: bool) -> datetime:
+    """Parse a text as `parse_moment` says. Raises: ScheduleInvalid; OverflowError: before the year 1 or after 9999."""
     words = text.strip()
     if words.lower().startswith("in "):
         return now + timedelta(seconds=parse_duration(words[3:]))
     if (match := _TIME_OF_DAY.fullmatch(words)) and int(match[1]) < 24 and int(match[2]) < 60:
-        of_day, today = time(int(match[1]), int(match[2])), now.astimezone(here).date()
-        moments = (instant(datetime.combine(today + timedelta(days=day), of_day), here) for day in range(3))
+        of_day, today = time(int(match[1]), int(match[2])), now.astimezone(tz).date()
+        moments = (instant(datetime.combine(today + timedelta(days=day), of_day), tz) for day in range(3))
         return next(moment for moment in moments if moment > now)
     try:
         moment = datetime.fromisoformat(words)
@@ -476,4 +497,4 @@ def _parse_moment(text: str, here: tzinfo, *, now: datetime, end: bool) -> datet
         ) from error
     if end and is_day(words):
         moment = datetime.combine(moment, time.max)
-    return instant(moment, here) if moment.tzinfo is None else moment.astimezone(UTC)
+    return instant(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)

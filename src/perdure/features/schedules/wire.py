@@ -47,9 +47,9 @@ class IntervalIn(WireRequest):
     every_s: int
 
 
-def _tag_of(when: Any) -> str | None:
-    """The tag of the shape that `schedule` has by its type, or without one by its field; None: there is no such type.
-    The client leaves the type of a one-time schedule out."""
+def _when_tag(when: Any) -> str | None:
+    """Return the tag in `_KINDS` for the field `schedule` of a request; None: its type is unknown. Without a type its
+    fields decide, since the client leaves the type of a one-time schedule out."""
     if not isinstance(when, dict):
         return next((tag for tag, kind in _KINDS.items() if isinstance(when, kind)), "one-time()")
     kind = when.get("type")
@@ -66,7 +66,7 @@ _When = Annotated[
     | Annotated[RecurringIn, Tag("recurring()")]
     | Annotated[IntervalIn, Tag("interval()")],
     Discriminator(
-        _tag_of,
+        _when_tag,
         custom_error_type="schedule_type",
         custom_error_message="type should be 'one-time', 'recurring' or 'interval'",
     ),
@@ -74,7 +74,7 @@ _When = Annotated[
 
 
 def _last_moment(value: Any) -> Any:
-    """The last moment of a day where an end is told as one; another value as it is."""
+    """Return the last moment of a day in place of a date alone, such as `2026-11-24`; any other value unchanged."""
     return f"{value}T23:59:59.999999" if isinstance(value, str) and is_day(value) else value
 
 
@@ -105,7 +105,7 @@ class ScheduleIn(WireRequest):
         ]
 
     def new_schedule(self, *, callback: Callback | None, conversation_seq: int) -> NewSchedule:
-        """The schedule as the service takes it. Raises: ScheduleInvalid."""
+        """The schedule as `AsyncSchedules.add` takes it, without messages. Raises: ScheduleInvalid."""
         when = self.schedule
         form = {}
         if self.include_return_message_types is not None:
@@ -183,7 +183,7 @@ class FiringShape(WireShape, of=Firing, fields="seq due_at fired_at outcome run_
 
 
 def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> ScheduleShape:
-    """A schedule; with its next times, if they are given."""
+    """A schedule as an answer has it, with its next due times if they are given."""
     quiet = schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
     if schedule.callback is not None:
@@ -200,6 +200,7 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
 
 
 def _when_shape(schedule: Schedule) -> dict[str, Any]:
+    """The field `schedule` of an answer: when it is due, as Letta's API has it."""
     timing = schedule.timing
     if timing.at is not None:
         return {"type": "one-time", "scheduled_at": round(timing.at.timestamp() * 1_000)}
@@ -209,6 +210,7 @@ def _when_shape(schedule: Schedule) -> dict[str, Any]:
 
 
 def _message_shape(message: ScheduledMessage) -> dict[str, Any]:
+    """A message of a schedule in an answer; a single text is the content itself, as Letta has it."""
     content: str | list[Mapping[str, Any]] = [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)
@@ -222,7 +224,7 @@ def _message_shape(message: ScheduledMessage) -> dict[str, Any]:
 
 
 def _moment(number: float) -> datetime:
-    """The time of seconds or milliseconds since 1970. Raises: ScheduleInvalid."""
+    """Return the time of a number of seconds since 1970, or of milliseconds if it is large. Raises: ScheduleInvalid."""
     try:
         return datetime.fromtimestamp(number if number < SECONDS_BELOW else number / 1_000, UTC)
     except (ValueError, OverflowError, OSError) as error:

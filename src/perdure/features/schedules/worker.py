@@ -52,9 +52,9 @@ class UserEvent:
     """Something that happened outside, such as a login.
 
     Args:
-        kind: what: up to 64 letters, digits, and `_ . : / -`.
+        kind: what happened, in up to 64 letters, digits, and `_ . : / -`.
         data: more about it, as JSON has it.
-        wake: whether the agent begins a run; else it reads of it with its next message.
+        wake: whether the agent begins a run; else the event is read with its next message.
     """
 
     kind: str
@@ -63,12 +63,13 @@ class UserEvent:
 
 
 def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> RunRequest:
-    """Return the request of a schedule's run."""
+    """Return the request that sends the messages of a schedule, for the due time of a plan. `max_steps` is the most
+    model calls of its run where the schedule does not say."""
     messages = [
-        _engine_message(_schedule_envelope(schedule, plan, text_of(one.parts)), otid=one.otid)
-        if one.role == "system"
-        else NewMessage(one.parts, one.role, one.name, one.otid, one.sender_id)
-        for one in schedule.messages
+        _engine_message(_schedule_envelope(schedule, plan, text_of(message.parts)), otid=message.otid)
+        if message.role == "system"
+        else NewMessage(message.parts, message.role, message.name, message.otid, message.sender_id)
+        for message in schedule.messages
     ]
     request = RunRequest(
         agent_id=schedule.agent_id,
@@ -93,12 +94,11 @@ def event_request(
     max_steps: int,
     idempotency_key: str | None = None,
 ) -> RunRequest:
-    """Return the request of an event's run, which ends at once where the event wakes nobody.
-
-    Raises: InvalidInput, MessageTooLarge.
-    """
-    data = _checked_data(event, ports.settings.message_limit_chars)
-    time = _local(ports.clock.now(), timezone)
+    """Return the request that tells an agent of an event; its run ends at once if the event does not wake the agent.
+    `timezone` is the zone of the time in the message; the same `idempotency_key` again is the same event. Raises:
+    InvalidInput, MessageTooLarge."""
+    data = _event_json(event, ports.settings.message_limit_chars)
+    time = _local_time(ports.clock.now(), timezone)
     text = envelope("event", event=event.kind, time=time, data=dict(event.data) or None)
     request = RunRequest(
         agent_id=agent_id,
@@ -116,8 +116,8 @@ def event_request(
 def check_schedule(
     messages: Sequence[ScheduledMessage], max_steps: int | None, settings: EngineSettings, *, may_be_empty: bool
 ) -> int:
-    """Check what a new schedule sends, and return its characters. Raises: EmptyMessage, TooMany, MessageTooLarge,
-    InvalidInput."""
+    """Check the messages and `max_steps` of a new schedule, and return how many characters the messages have. Raises:
+    EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
     drafts = [Draft(id=MessageId(""), role=message.role, parts=message.parts) for message in messages]
     check_input(drafts, settings, may_be_empty=may_be_empty, max_steps=max_steps)
     chars = sum(len(text_of(message.parts)) for message in messages)
@@ -125,8 +125,8 @@ def check_schedule(
     return chars
 
 
-def _checked_data(event: UserEvent, limit_chars: int) -> str:
-    """The event's data as JSON. Raises: InvalidInput, MessageTooLarge."""
+def _event_json(event: UserEvent, limit_chars: int) -> str:
+    """Return an event's data as JSON, after checking it and the kind. Raises: InvalidInput, MessageTooLarge."""
     if not isinstance(event.kind, str) or not _KIND.fullmatch(event.kind):
         raise InvalidInput(
             f"the kind of the event is {event.kind!r:.80}: give up to 64 letters, digits and _ . : / -, such as 'login'"
@@ -143,23 +143,24 @@ def _checked_data(event: UserEvent, limit_chars: int) -> str:
 
 
 def _schedule_envelope(schedule: Schedule, plan: DuePlan, text: str) -> str:
+    """Return a message of a schedule as the agent reads it, with the schedule and the due time."""
     return envelope(
         "schedule",
         id=schedule.id,
         name=schedule.name or None,
-        due=_local(plan.due_at, schedule.timing.timezone),
+        due=_local_time(plan.due_at, schedule.timing.timezone),
         missed=plan.missed or None,
         message=text,
     )
 
 
 def _engine_message(text: str, *, otid: str | None = None) -> NewMessage:
-    """A system message of the engine: its sender is one that no caller may name."""
+    """Return a system message of the engine, whose sender id callers may not use; `otid` is a client's id of it."""
     return NewMessage((Text(text),), "system", otid=otid, sender_id=ENGINE_SENDER)
 
 
-def _local(moment: datetime, timezone: str) -> str:
-    """The time in a zone, to the second."""
+def _local_time(moment: datetime, timezone: str) -> str:
+    """Return a time in ISO 8601, to the second, in the zone of this name."""
     return moment.astimezone(zone(timezone)).isoformat(timespec="seconds")
 
 
@@ -178,7 +179,12 @@ REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What was stored of a due time; None: it is left to another process, which may reach the agent's model."""
+    """What was stored about a due time of `schedule`.
+
+    Args:
+        firing: None: nothing was, and another process, which may reach the agent's model, deals with it.
+        run: the run that was begun, which is still to be carried out.
+    """
 
     schedule: Schedule
     firing: Firing | None
@@ -186,17 +192,18 @@ class Fired:
 
 
 class Overtaken(Conflict):
-    """Somebody else has dealt with the due time, or has changed the schedule."""
+    """Another process has dealt with the due time, or somebody has changed the schedule."""
 
 
 def fire(
     tx: Tx, schedule: Schedule, plan: DuePlan, request: RunRequest | None, refusal: str, inputs: UnitInputs
 ) -> Fired:
-    """Carry a plan out, if the schedule is as it was read.
+    """Carry a plan out in one transaction, if the schedule is as it was read; return what was stored.
 
     Args:
-        request: of its run; None: nothing is sent, because the due time is passed over, or of the `refusal`, or it is
-            the agent's companion that wakes.
+        request: of the run to begin; None: nothing is sent: the due time is passed over, or it is the companion that
+            wakes.
+        refusal: why nothing is sent, as the firing keeps it; empty: no reason.
     Raises: Overtaken; NotFound: the schedule or its agent is gone.
     """
     tx.agents.lock(schedule.agent_id)  # before the schedule and the run, as everywhere
@@ -253,11 +260,11 @@ class ScheduleWorker(Worker):
         super().__init__("firing schedules", self._fire_all, LOOK_S)
         self._app, self._ports, self._runner, self._settings = app, app.ports, app.runner, app.settings
         app.ports.signals.on("schedules", self.wake)
-        # Due times that were left to others, and until when.
-        self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}
+        # Due times that are left to other processes: schedule -> the due time, and until when.
+        self._left_alone: dict[ScheduleId, tuple[datetime, datetime]] = {}
 
     async def start(self) -> None:
-        """Begin to look, unless this process leaves schedules to others."""
+        """Begin to look for due times, unless the settings leave them to other processes."""
         if self._settings.schedules == "on":
             await super().start()
 
@@ -283,39 +290,37 @@ class ScheduleWorker(Worker):
         return count
 
     async def _load_due(self) -> list[Schedule]:
-        """Some of the schedules that are due, without those that are left to others."""
+        """Load some of the schedules that are due, without due times that are left to other processes."""
         now = self._ports.clock.now()
-        self._left = {id_: (due_at, until) for id_, (due_at, until) in self._left.items() if until > now}
-        limit = AT_ONCE + len(self._left)
+        self._left_alone = {id_: (due_at, until) for id_, (due_at, until) in self._left_alone.items() if until > now}
+        limit = AT_ONCE + len(self._left_alone)
         found = await self._ports.store.read(lambda tx: tx.of(Schedules).list_due(at=now, limit=limit))
-        return [one for one in found if one.id not in self._left or self._left[one.id][0] != one.next_at]
+        return [one for one in found if self._left_alone.get(one.id, (None,))[0] != one.next_at]
 
     async def _deal_with(self, schedule: Schedule) -> bool:
         """Fire a schedule, pass its due time over, or leave it to others; return whether this process dealt with it.
-
-        Raises: StoreError.
-        """
+        Errors of one schedule are logged, so that they keep no other from its time. Raises: StoreError."""
         ports, now = self._ports, self._ports.clock.now()
         assert schedule.next_at is not None
         try:
             fired = await self._fire(schedule, now)
         except StoreError:
             raise
-        except (Overtaken, NotFound):  # it is somebody else's, or no more
+        except (Overtaken, NotFound):  # another process has fired it, or it was deleted
             return False
         except PerdureError as error:
             log.warning("%s was not fired: %s", schedule.id, error)
-            self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=LOOK_S)
+            self._left_alone[schedule.id] = schedule.next_at, now + timedelta(seconds=LOOK_S)
             return False
         except Exception:  # one that can't be fired must not keep others from it
             log.exception("%s was not fired because of a defect", schedule.id)
-            self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=ports.settings.schedule_grace_s)
+            self._left_alone[schedule.id] = schedule.next_at, now + timedelta(seconds=ports.settings.schedule_grace_s)
             return False
         if fired is None:  # the clock was set back meanwhile
             return False
         if fired.firing is None:  # this process can't reach the agent's model
             grace = timedelta(seconds=ports.settings.schedule_grace_s)
-            self._left[schedule.id] = schedule.next_at, schedule.next_at + grace
+            self._left_alone[schedule.id] = schedule.next_at, schedule.next_at + grace
             return False
         if fired.run is not None:
             self._runner.drive(fired.run)
@@ -324,7 +329,7 @@ class ScheduleWorker(Worker):
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """What became of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
+        """Store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(

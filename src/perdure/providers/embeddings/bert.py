@@ -136,7 +136,7 @@ def _gelu(x: Array) -> Array:
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """numpy's OpenBLAS computes in the calling thread alone; afterwards it does as before. Another BLAS is left alone.
+    """While a block runs, numpy's OpenBLAS computes in the calling thread alone. Another BLAS is left as it is.
 
     Products of few rows gain little from a second thread, and lose a hundredfold when its core is busy: the threads
     wait for each other without sleeping.

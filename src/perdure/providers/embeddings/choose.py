@@ -109,7 +109,7 @@ def _local_by_handle(handle: str) -> MiniLM:
 
 
 def _local(folder: Path) -> MiniLM:
-    """The local model. Raises: ExtraMissing: its libraries are not installed; InvalidInput: there are no weights."""
+    """The local model in a folder. Raises: ExtraMissing: its libraries are not installed; InvalidInput: no weights."""
     from perdure.providers.embeddings.minilm import MiniLM
     from perdure.providers.embeddings.weights import missing_libraries, open_folder
 

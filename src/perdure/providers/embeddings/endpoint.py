@@ -52,7 +52,7 @@ class EndpointEmbedder(ABC):
     """The name of its API."""
     path: ClassVar[str]
     beside: ClassVar[str] = ""
-    """The end of the API's address that its path has not."""
+    """What a base address may end with, although the path of this API does not stand behind it."""
 
     def __init__(
         self, *, model: str, base_url: str, provider: str = "", api_key: str | None = None, timeout_s: float = 60.0
@@ -88,7 +88,7 @@ class EndpointEmbedder(ABC):
         where they should be."""
 
     async def _embed(self, texts: list[str], halvings: int = 0) -> npt.NDArray[np.float32]:
-        """The rows of one batch. Raises: ModelError."""
+        """The vectors of one batch, as unit rows; `halvings`: how often a single text was cut. Raises: ModelError."""
         import numpy as np
 
         try:

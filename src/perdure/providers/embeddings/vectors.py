@@ -139,7 +139,7 @@ class CachedEmbedder:
 
 
 class CachedWordEmbedder(CachedEmbedder):
-    """The same over an embedder that is a `WordEmbedder` too; vectors of words are not kept."""
+    """`CachedEmbedder` of one that is also a `WordEmbedder`, given as `words` too; vectors of words are not cached."""
 
     def __init__(self, embedder: Embedder, words: WordEmbedder, *, entries: int = ENTRIES_MAX) -> None:
         super().__init__(embedder, entries=entries)

@@ -35,8 +35,9 @@ class WeightsFolder:
     """A folder with weights that can be computed with, as far as its small files tell.
 
     Args:
-        name: what its vector space is called: equal for equal weights, wherever they are.
-        pieces: the longest text it takes, in word pieces, two special ones among them.
+        name: names its vector space: equal for equal weights, in whatever folder they are.
+        dimensions: the length of a vector; `places`: how many positions of word pieces there are.
+        pieces: the longest text that it takes, in word pieces, two special ones among them.
     """
 
     path: Path

@@ -28,7 +28,7 @@ from perdure.providers.extractive.language import (
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
-"""Keys of facts whose value is the name of something else, or a job."""
+"""Keys of facts whose value is the name of a place or an employer, or a job."""
 NAMES: Final = frozenset({"Name", "My nickname", "我的昵称"})
 
 _FORM = load_patterns("facts")
@@ -57,7 +57,7 @@ class BlockFact:
         return " ".join(map(stem, self.key.split())), ""
 
     def is_ended_by(self, other: BlockFact) -> bool:
-        """Whether it holds no more when the other one does not; one without a value stands for any."""
+        """Whether this fact ends when the other one, of the same key, is said to be over; an empty value means any."""
         return self.key == other.key and (not other.value or self.value.casefold() == other.value.casefold())
 
 
@@ -101,7 +101,8 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[BlockFact]:
 
 
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[BlockFact]:
-    """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
+    """The facts of one clause. One that lacks its subject has some only if it is `speaking`: the clause before was
+    about the speaker. `greeted` as in `_facts_of`."""
     if greeted and (introduced := _FORM["introduces"].match(clause.masked)):
         if name := _name_of(introduced["v"]):
             yield BlockFact("Name", name)

@@ -75,6 +75,7 @@ _OVER: Final = tuple(
     for form, relation in _TABLES["over"]
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
+_BEGINS = rf"{_NO_SUBJECT}{{}}(?=\s|[{CJK}])"  # of a clause that begins with a name, after words that don't count
 _FORM = load_patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
 _THIRD_EN = tuple(
     (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
@@ -90,8 +91,9 @@ class Statement:
 
     Attributes:
         subject: a name; empty: the speaker.
-        relation: `HAS_NAME`: the object is a name of the speaker.
-        object: empty: whatever it is ("I don't live there any more").
+        relation: such as `LIVES_IN`; of `HAS_NAME` the object is a name of the speaker.
+        object: empty: whatever it is ("I don't live there any more"). `kind` is its type, such as "Person".
+        word: the noun of a relative or pet, such as "sister"; empty for all else.
         old: the object that this one is put in the place of, by "I meant".
         valid_at, invalid_at: as the clause says; None: it says nothing.
     """
@@ -111,10 +113,10 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
     """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`.
 
     Args:
-        before: what the same person said before it, which the text may correct.
+        now: when the text was said; `before`: what the same person said before it, which the text may correct.
     """
     found: list[Statement] = []
-    told: list[Sequence[Statement]] = [statements_in(before, now=now, people=people)] if before else []
+    earlier: list[Sequence[Statement]] = [statements_in(before, now=now, people=people)] if before else []
     named, spoken_of = list(people), dict[str, None]()
     greeted = False
     for sentence, aside in itertools.chain.from_iterable(map(_asides, sentences_in(text))):
@@ -122,8 +124,8 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
         if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
         if correction := aside or _FORM["corrects"].match(sentence.masked):
-            if corrected := _corrected(sentence, correction, told, now):
-                told.append([corrected])
+            if corrected := _corrected(sentence, correction, earlier, now):
+                earlier.append([corrected])
                 found.append(corrected)
             continue
         statements_told: list[Statement] = []
@@ -142,13 +144,13 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
             spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
             spoken_of.pop("", None)
             statements_told += statements
-        told.append(statements_told)
+        earlier.append(statements_told)
         found += statements_told
     return found
 
 
 def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
-    """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
+    """Cut a sentence before what corrects it ("I live in Turin, no, in Milan"): (part, the correction's match) each."""
     for gap in _FORM["aside"].finditer(sentence.masked):
         rest = sentence.cut(gap.end())
         aside = _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
@@ -158,9 +160,10 @@ def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None
 
 
 def _corrected(
-    sentence: Sentence, match: re.Match[str], told: Sequence[Sequence[Statement]], now: datetime
+    sentence: Sentence, match: re.Match[str], earlier: Sequence[Sequence[Statement]], now: datetime
 ) -> Statement | None:
-    """Return the statement that a correction makes of the one that it fits; None: it fits none, or one of several."""
+    """Return the statement that a correction makes of the one that it fits; None: it fits none, or one of several.
+    `match` has the new value, and perhaps the old one or a preposition; `earlier`: the statements of each sentence."""
     said = {name.partition("_")[0]: name for name, value in match.groupdict().items() if value}
     value, old = sentence.cut(*match.span(said["v"])).text, _tidy(match[said["old"]]) if "old" in said else ""
     relations = _PREPOSITIONS.get(match[said["at"]].lower()) if "at" in said else None
@@ -168,13 +171,15 @@ def _corrected(
         relations = ("HAS_AGE",)
     elif said["v"] != "v" and spans(sentence.masked, now=now):
         return None  # "No, in March" corrects no place
-    held = [[one for one in of_one if one.mode == "is" and one.relation in KEYS and not one.word] for of_one in told]
+    valid = [
+        [one for one in of_one if one.mode == "is" and one.relation in KEYS and not one.word] for of_one in earlier
+    ]
     if relations or old:
-        fitting = [one for of_one in held for one in of_one if not relations or one.relation in relations][-1:]
+        fitting = [one for of_one in valid for one in of_one if not relations or one.relation in relations][-1:]
         if old:
-            fitting = [one for of_one in held for one in of_one if one.object.casefold() == old.casefold()][-1:]
+            fitting = [one for of_one in valid for one in of_one if one.object.casefold() == old.casefold()][-1:]
     else:
-        fitting = next(filter(None, reversed(held)), [])
+        fitting = next(filter(None, reversed(valid)), [])
     if len(fitting) != 1:
         return None
     (one,) = fitting
@@ -196,6 +201,7 @@ def _clauses(sentence: Sentence) -> Iterator[Sentence]:
 
 
 def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greeted: bool) -> Iterator[Statement]:
+    """The statements of a clause about the speaker, a relative or pet that it names, or one of `people`."""
     if birthday := _FORM["birthday"].search(clause.masked):
         if date := next(iter(spans(clause.text[birthday.end() :], now=now)), None):
             yield Statement(
@@ -208,7 +214,7 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         yield from _plain_statements(clause.cut(0, start), now, "", greeted)  # "I live in Milan with my wife Eva"
         yield statement
         subject, rest = statement.object, _about(clause.cut(end))
-    elif person := next((name for name in people if _begins_with(clause.masked, name)), None):
+    elif person := next((name for name in people if re.match(_BEGINS.format(re.escape(name)), clause.masked)), None):
         lead = clause.masked.index(person)
         subject, rest = person, _about(clause.cut(lead + len(person)))
     if rest.text.strip():
@@ -230,13 +236,8 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
     return None
 
 
-def _begins_with(text: str, name: str) -> bool:
-    """Return whether a clause begins with a name, after words that don't count."""
-    return re.match(rf"{_NO_SUBJECT}{re.escape(name)}(?=\s|[{CJK}])", text) is not None
-
-
 def _about(rest: Sentence) -> Sentence:
-    """Return what is said of somebody as if they said it of themselves."""
+    """Turn what a clause says behind its subject into the first person: "works at Fiat" is "I work at Fiat"."""
     body = rest.text.lstrip(" ,，")
     subject = "我" if re.match(f"[{CJK}]", body) else "I "
     text = subject + re.sub(r"^(?:who\s+|she\s+|he\s+|[他她它])", "", body)
@@ -246,7 +247,7 @@ def _about(rest: Sentence) -> Sentence:
 
 
 def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bool) -> Iterator[Statement]:
-    """Find the facts of a clause in its plain form, with its times."""
+    """Find the statements of a clause in the first person, with its times, as statements about `subject`."""
     forget = _FORM["forgets"].match(clause.masked)
     text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
     if relation := next((relation for form, relation in _OVER if form.fullmatch(text)), ""):
@@ -280,7 +281,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
-    """Return a clause as `facts` reads it, and whether it still is so."""
+    """Return (a clause as `facts_in` reads it, whether what it says still is so)."""
     tried = (_OF_SPEAKER.search(text) is not None, "我" in text)
     for form, plain, mode in _FORMS:
         if not tried["我" in form.pattern]:
@@ -316,14 +317,8 @@ def _of_fact(fact: BlockFact) -> Iterator[Statement]:
     value = _tidy(fact.value)
     if relation == "HAS_AGE":
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
-    if relation:
-        yield from _fitting(relation, value, kind)
-
-
-def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
-    """Return a statement, if its object is as short as a name."""
     value = _FORM["article"].sub("", value, count=1) if relation == "WORKS_AS" else value
-    if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
+    if relation and value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
         yield Statement(relation=relation, object=value, kind=kind)
 
 

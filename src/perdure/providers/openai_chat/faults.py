@@ -225,6 +225,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
 def _error(
     status: int, detail: _Detail, target: Target, *, retry_after: float | None, location: str | None
 ) -> ModelError:
+    """The error of an answer with this status; `retry_after`: a wait in seconds; `location`: where it redirects to."""
     message = target.mask(detail.message).strip()[:DETAIL_CHARS_MAX]
     what = f"{target.who} answered {status}" + (f": {message}" if message else "")
     kind, help_text = _kind(status, detail, target)
@@ -275,6 +276,7 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
 
 
 def _number(match: re.Match[str] | None) -> int | None:
+    """The number of tokens in the first group of a match that has text; None: there is no match, or it is too large."""
     digits = next(filter(None, match.groups() if match else ()), "").replace(",", "").replace("_", "")
     return int(digits) if digits.isdigit() and 0 < len(digits) <= 9 else None
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_S = 0.1
 ERROR_S = 60.0
-"""The wait for the rest of a refusal."""
+"""How long the rest of an error's text is waited for."""
 MEASURED_TOKENS = (32, 8)
 """The least tokens, read and written, that a speed is measured by."""
 
@@ -80,8 +80,7 @@ class OpenAIChat:
 
         A server that refuses the engine's system messages is sent them in the role of the user, from then on; as one
         text, if it refuses several in a message; calls as texts, if its template knows none; and no tools, if it
-        refuses these. An answer of a local model that repeats itself is ended; so is, with others, what no person
-        reads.
+        refuses these. An answer that repeats itself is ended, if the model is local or no person reads the answer.
         """
         await self._look_at_server(after=0)
         traits = self._source.traits()
@@ -152,7 +151,8 @@ class OpenAIChat:
                 await response.aclose()
 
     async def _look_at_server(self, *, after: int) -> None:
-        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
+        """Ask the server of a local model for its traits, if it was asked `after` times so far: 0 before the first
+        request, 1 after an answer, and then only if the window is still unknown."""
         if self._source.look is None or self._looks != after:
             return
         traits = self._source.traits()
@@ -173,8 +173,8 @@ class OpenAIChat:
     def _body_after(
         self, request: ModelRequest, refusal: ModelError, before: Body, dialect: Dialect
     ) -> tuple[Body, Dialect]:
-        """The body for a server that has refused one, and its dialect. Raises: ModelError: the refusal, if it may take
-        no other."""
+        """(Another body, its dialect) for a server that has refused the body `before`. Raises: ModelError: the refusal,
+        if no other body is known to help."""
         if request.tools and self._source.traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
             log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
             self._source.learn(takes_tools=False, calling="none")

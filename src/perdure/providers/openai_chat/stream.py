@@ -178,7 +178,7 @@ class AnswerReader:
         return {**facts, "message": message, "usage": dict(self._usage)}
 
     def token_facts(self) -> dict[str, Any]:
-        """What came about the answer's tokens: `logprobs` in OpenAI's shape, `token_ids`; without what did not come."""
+        """What the server sent about the answer's tokens, if it did: `logprobs` in OpenAI's shape, `token_ids`."""
         facts: dict[str, Any] = {}
         if self._logprobs:
             facts["logprobs"] = {name: self._logprobs.get(name) for name in ("content", "refusal")}
@@ -197,6 +197,7 @@ class AnswerReader:
         return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
     def _event(self, data: str) -> list[ModelDelta | ModelProgress]:
+        """The deltas of one server-sent event. Raises: ModelError."""
         self.events += 1
         if data.strip() == "[DONE]":
             self.done = True

@@ -28,9 +28,14 @@ class DirectApi:
         from perdure.providers.pydantic_ai.model import DirectModel
 
         endpoint, entry = source.endpoint, source.endpoint.entry
-        base_url = endpoint.base_url if endpoint.base_url != entry.default_url else None
+        # Key and address are always given: the SDKs would look for missing ones in the environment, where the
+        # operator's are, and an endpoint may be a client's.
         return DirectModel(
-            provider=entry.name, model=source.name, api_key=source.api_key, base_url=base_url, guard=endpoint.guard
+            provider=entry.name,
+            model=source.name,
+            api_key=endpoint.api_key,
+            base_url=endpoint.base_url,
+            guard=endpoint.guard,
         )
 
 

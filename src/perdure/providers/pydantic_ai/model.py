@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -19,8 +20,8 @@ from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.answer_schemas import REFUSED_SCHEMA, with_schema_in_prompt
 from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, HostGuard, mask_fields, mask_text
-from perdure.providers.provider import NO_KEY
-from perdure.providers.pydantic_ai.faults import fault, missing, redirected
+from perdure.providers.provider import NO_KEY, PROVIDERS
+from perdure.providers.pydantic_ai.faults import fault, missing_package_error, redirect_error
 from perdure.providers.pydantic_ai.options import dialect_of, takes_schema, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import AnswerDeltas, to_messages, to_parts, to_stop_reason, to_usage
 
@@ -220,7 +221,7 @@ class DirectModel:
             handle = f"{self._provider}/{self._model}"
             model_error: ModelError | None
             if "location" in wire:
-                model_error = redirected(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
+                model_error = redirect_error(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
             elif "not_read" in wire:
                 model_error = ModelReplyInvalid(f"{handle} gave an answer that is not read: {wire['not_read']}")
             else:
@@ -300,7 +301,7 @@ class DirectModel:
 
             pydantic_model = infer_model(f"{self._provider}:{self._model}", make_provider)
         except ImportError as error:
-            raise missing(self._provider, self._dialect.extra, error) from error
+            raise missing_package_error(self._provider, self._dialect.extra, error) from error
         except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
             raise ModelRequestRefused(f"{self._provider}/{self._model} can't be reached: {error}") from error
         if self._guard is not None and not clients:
@@ -311,8 +312,10 @@ class DirectModel:
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The key, to be masked in texts."""
-        return (self._api_key,) if self._api_key else ()
+        """The keys that may have been sent, to be masked in texts: the given one, or those of the environment."""
+        if self._api_key:
+            return (self._api_key,)
+        return tuple(filter(None, (os.environ.get(name) for kind in PROVIDERS.values() for name in kind.keys)))
 
     def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
         """The request and the answer for the trace, without messages and secrets."""
@@ -340,9 +343,9 @@ async def _open(
     forms: list[ModelRequestParameters],
     wire: dict[str, Any],
 ) -> StreamedResponse:
-    """Open the stream of the answer. A provider that can't combine reasoning with a forced tool call gets no
-    tool choice: the engine checks the calls of the answer anyway. One that does not take the first form is given the
-    next."""
+    """Open the stream of the answer, in `stack`. A provider that can't combine reasoning with a forced tool call gets
+    no tool choice: the engine checks the calls of the answer anyway. One that refuses the answer's schema is sent the
+    next of `forms`, which has none. `wire` notes what was sent and answered, for the trace."""
     from pydantic_ai.direct import model_request, model_request_stream
     from pydantic_ai.exceptions import ModelHTTPError, UserError
     from pydantic_ai.models import CompletedStreamedResponse
@@ -368,7 +371,7 @@ async def _open(
 
 
 def _refuses_schema(error: Exception, wire: dict[str, Any]) -> bool:
-    """Whether an SDK can't send the schema of an answer, or the provider does not take it; that is noted."""
+    """Whether an error says that an answer's schema can't be sent, or is refused, which is then noted in `wire`."""
     if "url" not in wire:
         return isinstance(error, ValueError | TypeError) or REFUSED_SCHEMA.search(str(error)) is not None
     if getattr(error, "status_code", None) not in (400, 422) or not REFUSED_SCHEMA.search(str(error)):

@@ -57,7 +57,7 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialect_of(provider: str) -> Dialect:
-    """The row of a provider; for others what is safe everywhere."""
+    """The dialect of a provider; one that was not tested gets what is safe everywhere."""
     return _DIALECTS.get(provider) or Dialect(extra=f"pydantic-ai-slim[{provider}]")
 
 

@@ -68,6 +68,7 @@ class _Writer:
         self._mark_pending = False
 
     def say(self, message: Message) -> None:
+        """Add the texts and pictures of a message of a person or the engine."""
         for part in message.parts:
             if isinstance(part, Image):
                 self._add(self._pa.UserPromptPart([*self._pending_mark(), self._picture(part)]))
@@ -87,7 +88,7 @@ class _Writer:
             self._add(self._pa.SystemPromptPart(encodable(text)))
 
     def answer(self, message: Message) -> None:
-        """Add an answer of the model, without reasoning that another provider signed or nobody."""
+        """Add an answer of the model; of its reasoning only what this provider has signed."""
         parts: list[pa.ModelResponsePart] = []
         for part in message.parts:
             match part:
@@ -110,6 +111,7 @@ class _Writer:
             self.messages.append(self._pa.ModelResponse(parts=parts, provider_name=self._system))
 
     def results(self, results: Sequence[ToolResult]) -> None:
+        """Add the results of tools, under the ids that their calls have for the provider."""
         for result in results:
             failed = result.status != "success" and self._dialect.error_results
             text = encodable(result.text) if result.text.strip() else EMPTY_RESULT

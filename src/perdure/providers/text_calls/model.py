@@ -21,7 +21,7 @@ NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other 
 """The answer if nothing else is left: the talk goes on, and the log tells what happened. After an error the same
 message would mostly get the same answer again."""
 SUSPECT, BEGUN_CHARS = ("{", "[", "<", "`"), 2_000
-"""Begins no words; and in so much of the arguments the words of a `send_message` begin, or they come at its end."""
+"""What no words begin with; and how early in its arguments a `send_message` has to begin its words to be streamed."""
 
 ENVELOPE = "It was a note of the system, not an answer."
 EMPTY = "It held no answer."
@@ -31,17 +31,17 @@ AROUND = "Text stood around a tool call, so the call was not run."
 
 @dataclass(slots=True)
 class StreamedAnswer:
-    """One answer to a request.
+    """One answer to a request, while it is read and after that.
 
     Args:
-        is_silent: nothing of it is shown while it streams: the person has read the words of the one before.
+        is_silent: nothing of it is shown while it streams: the person has read the words of the first attempt.
     """
 
     facts: RequestFacts
     is_silent: bool = False
     reply: ModelReply = field(default_factory=lambda: ModelReply(parts=()))
     calls: dict[int, ToolCall] = field(default_factory=dict)
-    """Those that are run, by their place."""
+    """The calls that are run, by their place in the answer."""
     problem: str = ""
     """Why the answer can't be taken as it is, in words for the model."""
     in_text: bool = False
@@ -60,7 +60,7 @@ class StreamedAnswer:
     async def read(
         self, pieces: AsyncIterator[ModelDelta | ModelProgress | ModelReply]
     ) -> AsyncGenerator[ModelDelta | ModelProgress, None]:
-        """The deltas that are shown while the answer comes; then all else is known. It closes `pieces`."""
+        """Yield the deltas that are shown while the answer comes; then all attributes are set. Closes `pieces`."""
         is_streamed = False
         try:
             async for piece in pieces:
@@ -88,7 +88,7 @@ class StreamedAnswer:
         return () if self.is_silent else shown
 
     def _call(self, delta: ModelDelta) -> Iterable[ModelDelta]:
-        """The deltas of a real call; of `send_message` only when its message begins as words."""
+        """The deltas shown for one of a real call; those of `send_message` wait until its message begins like words."""
         if delta.kind == "tool_name" and delta.text == SEND_MESSAGE:
             self._held[delta.index] = []
         held = self._held.get(delta.index)
@@ -100,7 +100,7 @@ class StreamedAnswer:
         return self._held.pop(delta.index) if begun and begun not in SUSPECT else ()
 
     def _judge(self) -> None:
-        """Find the calls that are run, or what is wrong."""
+        """Set `calls`, those that are run, or `problem`, what is wrong, now that the whole answer is there."""
         scanner, facts = self.scanner, self.facts
         if real := [part for part in self.reply.parts if isinstance(part, ToolCall)]:
             spoken = enumerate(map(self._spoken, real))
@@ -124,11 +124,11 @@ class StreamedAnswer:
             self.in_text = True
         else:
             unknown = [name for one in scanner.sightings if (name := one.call.name) and name not in facts.tools]
-            self.problem = facts.unknown(unknown[0]) if unknown else BROKEN if "broken" in kinds else AROUND
+            self.problem = facts.no_tool_text(unknown[0]) if unknown else BROKEN if "broken" in kinds else AROUND
 
     def _spoken(self, call: ToolCall) -> ToolCall | None:
-        """A real call; one of `send_message` without the calls and envelopes that its message holds, None if nothing
-        is left of it."""
+        """A real call as it is run: one of `send_message` loses the calls and envelopes in its message; None: nothing
+        is left of that."""
         scanner = Scanner(self.facts)
         scanner.read(call.speech or "", final=True)
         if not scanner.sightings:
@@ -166,7 +166,7 @@ class TextCalls(AroundModel):
             async for delta in deltas:
                 yield delta
         if first.problem:
-            again = replace(request, tail="") if first.problem == ENVELOPE else facts.again(first.raw, first.problem)
+            again = replace(request, tail="") if first.problem == ENVELOPE else facts.retry(first.raw, first.problem)
             second = StreamedAnswer(facts, is_silent=bool(first.scanner.shown.strip()))
             try:
                 async with aclosing(second.read(self.model.respond(again))) as deltas:
@@ -188,7 +188,7 @@ class TextCalls(AroundModel):
 
 
 def _text(first: StreamedAnswer, second: StreamedAnswer) -> str:
-    """The words of an answer after both attempts."""
+    """The words of an answer after both attempts; `second` is `first` if there was only one."""
     spoken = (first if second.is_silent else second).scanner
     text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
     if second.is_silent and not second.calls and (added := second.scanner.prose.strip()) not in text:

@@ -50,11 +50,10 @@ Tools = Mapping[str, Mapping[str, Any]]
 """Name of a tool that is offered -> the schema of its arguments."""
 
 
-def closing_bracket(text: str, at: int) -> tuple[int, bool]:
-    """Where the first bracket from this place on is closed, and whether it is; else where fence, thoughts or text
-    end."""
+def closing_bracket(text: str, start: int) -> tuple[int, bool]:
+    """(Where the first bracket from `start` on is closed, True), or (where fence, thoughts or text end, False)."""
     depth = 0
-    for found in _BRACKET.finditer(text, at):
+    for found in _BRACKET.finditer(text, start):
         if found[0] in (FENCE, "</think>"):
             return found.start(), False
         if found[0] in "{[(":
@@ -108,8 +107,8 @@ def calls_in(value: Any, tools: Tools) -> tuple[ToolCall, ...]:
 
 
 def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[ToolCall, ...] | None:
-    """The calls that a Python expression is, also those in a list or within `print(...)`; none: it is something else.
-    None: the text is no Python. With `any_name` unknown tools are calls too."""
+    """The calls that a Python expression is, also those in a list or within `print(...)`; empty: the expression is
+    something else. None: the text is no Python. With `any_name` calls of unknown tools count too."""
     tree = _parse(text)
     if tree is None:
         return None
@@ -255,7 +254,7 @@ class RequestFacts:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """The line that begins the tail in words: an answer that begins with it is a copy."""
+        """The first line of the request's tail, if the tail is in words: an answer that begins with it is a copy."""
         line = self.request.tail.partition("\n")[0]
         return (line,) if self.request.in_words and line.endswith(":") else ()
 
@@ -278,7 +277,7 @@ class RequestFacts:
         if choice == "none":
             return "No tool may be called now."
         if call.name not in self.tools or (isinstance(choice, tuple) and call.name not in choice):
-            return self.unknown(call.name)
+            return self.no_tool_text(call.name)
         schema = self.tools[call.name]
         required = [name for name in schema.get("required", ()) if name not in (THINKING, HEARTBEAT)]
         try:
@@ -287,20 +286,20 @@ class RequestFacts:
             return str(error)
         return ""
 
-    def unknown(self, name: str) -> str:
-        """That there is no such tool, in words for the model."""
+    def no_tool_text(self, name: str) -> str:
+        """The text that tells the model that there is no tool of this name, and which there are."""
         choice = self.request.options.tool_choice
         names = sorted(choice if isinstance(choice, tuple) else self.tools)
         return f"There is no tool {name!r} now; there are: {', '.join(names[:LISTED_NAMES]) or 'none'}."
 
-    def again(self, answer: str, problem: str) -> ModelRequest:
-        """The request once more, with the answer and what is wrong with it."""
+    def retry(self, answer: str, problem: str) -> ModelRequest:
+        """The request with the answer that can't be taken and its problem, in words, added as two messages."""
         # Small models answer what they read last, so that is the person's message again.
         said = self.person[:PERSON_CHARS]
         ways = "in plain words, or with one call alone" if self.tools else "in plain words"
-        told = f"Nobody saw that. {problem} Answer {ways}:\n\n{said}"
+        correction = f"Nobody saw that. {problem} Answer {ways}:\n\n{said}"
         added = (
             unlogged_message("assistant", answer[:ANSWER_CHARS].strip() or "(nothing)"),
-            unlogged_message("user", told),
+            unlogged_message("user", correction),
         )
         return replace(self.request, messages=(*self.request.messages, *added))

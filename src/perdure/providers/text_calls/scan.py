@@ -103,11 +103,12 @@ class _Unclear(Exception):
 
 @dataclass(slots=True)
 class _Span:
-    """Reads the calls and envelopes at the beginning of a text, with all that stands around and between them.
+    """Reads the calls and envelopes at the beginning of a text, with all that stands around and between them. Each of
+    its readers moves `at` behind what it has read, and returns whether it has read something.
 
     Args:
-        any_name: whether what calls an unknown tool counts.
-        final: whether nothing follows.
+        any_name: whether a call of an unknown tool counts.
+        final: whether the text is all of the answer.
     """
 
     facts: RequestFacts
@@ -124,7 +125,8 @@ class _Span:
     _name: str = ""  # of the call whose arguments come next
 
     def read(self, *, starts_line: bool, is_first: bool) -> None:
-        """Read up to the first thing that is no part of it. Raises: _Unclear: more text may make it one."""
+        """Read up to the first thing that is no part of calls and envelopes. `starts_line`: the text begins a line of
+        the answer; `is_first`: no words stand before it. Raises: _Unclear: it depends on what follows."""
         goes_on = True
         while goes_on and self.at < len(self.text):
             self._wait_if(bool(_BEGUN.match(self.text, self.at)))
@@ -145,7 +147,7 @@ class _Span:
             raise _Unclear
 
     def _around(self, is_first: bool) -> bool:
-        """Read a tag, a mark, a label, a fence, or what stands between calls."""
+        """Read a tag, mark, label, fence, or what stands between calls, if `is_first` also at the text's beginning."""
         if self.facts.seeks and (named := _NAMED_TAG.match(self.text, self.at)):
             return self._named(bare_name(named[1]), named.end())
         around = _AROUND.match(self.text, self.at)
@@ -159,7 +161,7 @@ class _Span:
         return True
 
     def _named(self, name: str, end: int) -> bool:
-        """Read the name of a tool, and the arguments in tags behind it."""
+        """Read the arguments in tags that stand from `end` on, behind the name of a tool; always True, as a reader."""
         arguments = {}
         while argument := self._argument(end):
             key, value = argument["name"] or argument["key"], argument["value"] or argument["item"] or ""
@@ -178,13 +180,13 @@ class _Span:
         return argument
 
     def _closing(self) -> tuple[int, bool]:
-        """Where the bracket is closed, and whether it is."""
+        """As `closing_bracket` from `at` on, with its work counted in `read_chars`."""
         end, is_closed = closing_bracket(self.text, self.at)
         self.read_chars += end - self.at
         return end, is_closed
 
     def _value(self) -> bool:
-        """Read an object or a list, as JSON or as Python writes it."""
+        """Read an object or a list, as JSON or as Python writes it; False: it is no call and no envelope."""
         text, tools = self.text, self.facts.sought
         if not self.facts.seeks and not self.facts.kinds:
             return False
@@ -206,7 +208,7 @@ class _Span:
         return is_found
 
     def _word(self) -> bool:
-        """Read a Python call or a list of them, or the name of a tool before its arguments."""
+        """Read a Python call or a list of them, or the name of a tool before its arguments; False: there is none."""
         text, tools = self.text, self.facts.sought
         word = _WORD.match(text, self.at)
         if word is None or not self.facts.seeks:
@@ -240,7 +242,7 @@ class _Span:
         return any(name.lower().startswith(begun) for name in (*_BEFORE_NAMES, *_LABELS, *self.facts.sought))
 
     def _keep(self, raw: str, calls: Sequence[ToolCall], broken: str = "") -> bool:
-        """Keep calls, or a broken one of this name, if all count and none is a quotation."""
+        """Add calls, or a `broken` one of this name, to `found`, unless one does not count or `raw` is a quotation."""
         names = [call.name for call in calls] or [broken]
         counts = all(name and (self.any_name or name in self.facts.sought) for name in names)
         if not counts or self.facts.is_quoted(raw, *calls):
@@ -251,7 +253,7 @@ class _Span:
 
 
 def _unsaid_marks(said: str) -> tuple[str, ...]:
-    """The marks that a person has not written, nor what they open or close."""
+    """The marks that do not stand in what a person said, and whose opposite, such as `</think>`, does not either."""
     pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
     return tuple(mark for mark in _MARKS if mark not in said and pairs.get(mark, mark) not in said)
 
@@ -264,8 +266,8 @@ class Scanner:
     sightings: list[Sighting] = field(default_factory=list)
     """The calls and envelopes, when all has come."""
     _thoughts: list[str] = field(default_factory=list)
-    _shown: list[str] = field(default_factory=list)
-    _rest: list[str] = field(default_factory=list)
+    _shown: list[str] = field(default_factory=list)  # prose before the first call or envelope
+    _rest: list[str] = field(default_factory=list)  # prose behind it
     _prose_chars: int = 0
     _has_words: bool = False  # whether that is more than white space
     _all_chars: int = 0  # of the answer
@@ -301,7 +303,7 @@ class Scanner:
         return "".join((*self._shown, *self._rest))
 
     def read(self, piece: str = "", *, final: bool = False) -> list[ModelDelta]:
-        """What is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
+        """Take a piece of the answer, and return the deltas that are sure to be shown now. `final`: it is the last."""
         starts = range(0, max(1, len(piece)), _PIECE_CHARS)
         pieces: list[ModelDelta] = []
         for start in starts:
@@ -310,6 +312,7 @@ class Scanner:
         return pieces
 
     def _read(self, piece: str, *, final: bool) -> list[ModelDelta]:
+        """As `read`, of a piece that is short enough to be read at once."""
         pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
         self._all_chars += len(piece)
@@ -361,7 +364,7 @@ class Scanner:
         return pieces
 
     def _clear_chars(self, final: bool) -> int:
-        """How many characters at the beginning begin nothing else, whatever follows."""
+        """How many characters at the beginning are sure to be what they are now: prose, code or thoughts."""
         text, mark = self._text, self._closing
         if not mark:
             suspect = (_SUSPECT_AT_LINE if self._starts_line else _SUSPECT).search(text)
@@ -373,7 +376,7 @@ class Scanner:
         return min(ends, default=len(text) - begun)
 
     def _release(self, chars: int) -> list[ModelDelta]:
-        """Decide about so much of the text; what of it is shown now."""
+        """Move so many characters from the undecided text to prose, code or thoughts; the deltas shown for them."""
         text, self._text, self._next_look = self._text[:chars], self._text[chars:], 0
         mark, is_closed = self._closing, text.endswith(("`", "\n") if self._closing == "`" else self._closing)
         self._closing = "" if is_closed else mark
@@ -395,7 +398,7 @@ class Scanner:
         return [ModelDelta("text", text)] if text else []
 
     def _mark(self, mark: str) -> list[ModelDelta]:
-        """Decide about a mark; what of it is shown."""
+        """Act on a mark that begins the undecided text; the deltas shown for it, as where it is a plain word."""
         is_begin = mark in _BEGIN and not self._has_words
         is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
         if mark in self.facts.heads and not self._has_words:

@@ -62,8 +62,7 @@ class PackedPart:
 
 @dataclass(frozen=True, slots=True)
 class PackedText:
-    """A context: its text and tokens, its parts as the text numbers them, from 1, and how many candidates are not in
-    it."""
+    """A context: its text and tokens, its parts as the text numbers them, from 1, and how many candidates it lacks."""
 
     text: str
     tokens: int
@@ -104,14 +103,13 @@ def pack(
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
+    """Return what identifies a candidate: its kind and id."""
     return candidate.kind, candidate.id
 
 
 def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Merge candidates with equal (kind, id) into one, by best score first.
-
-    The merged one is a hit if one of them is, has the best score and all neighbours.
-    """
+    """Merge candidates with equal (kind, id) into one, by best score first. The merged one is a hit if one of them is,
+    has the best score and all neighbours."""
     best: dict[tuple[str, str], Candidate] = {}
     for each in candidates:
         if not -SCORE_MAX <= each.score <= SCORE_MAX:
@@ -161,9 +159,9 @@ class _QueueEntry:
     candidate: Candidate
     tokens: int
     worth: float
-    words: int | None = None
-    compared: int = 0
-    overlap: float = 0.0
+    words: int | None = None  # as bits, see `_words_of`; None: not computed yet
+    compared: int = 0  # with how many of the selected parts it was compared
+    overlap: float = 0.0  # the largest share of its words that one of these has
 
 
 @dataclass(slots=True)
@@ -175,11 +173,11 @@ class _Packer:
     terms: tuple[str, ...]
     home: tzinfo
     in_words: bool = False
-    room: int = 0
-    parts: list[PackedPart] = field(default_factory=list)
-    headings: set[str] = field(default_factory=set)
-    masks: list[int] = field(default_factory=list)
-    rest: list[Candidate] = field(default_factory=list)
+    room: int = 0  # tokens of the budget that are left
+    parts: list[PackedPart] = field(default_factory=list)  # the selected ones, weakest last
+    headings: set[str] = field(default_factory=set)  # lines above them that are counted already
+    masks: list[int] = field(default_factory=list)  # words of the selected passages and turns, see `_words_of`
+    rest: list[Candidate] = field(default_factory=list)  # those that found no room, best first
 
     def select(self, candidates: list[Candidate]) -> list[PackedPart]:
         """Select parts, weakest last, whose rendered text fits the budget."""
@@ -226,10 +224,8 @@ class _Packer:
                 masks.append(words)
 
     def _take_best(self, candidates: list[Candidate]) -> None:
-        """Select passages and turns, the best worth first, until the room is used.
-
-        The worth of a candidate falls by its overlap with what is selected. A neighbour joins the queue with its hit.
-        """
+        """Select passages and turns, the best worth first, until the room is used. The worth of a candidate falls by
+        its overlap with what is selected. A neighbour joins the queue with its hit."""
         if not candidates:
             return
         lowest = min(each.score for each in candidates)
@@ -242,6 +238,7 @@ class _Packer:
         places = {_key(each): place for place, each in enumerate(candidates)}
 
         def push(candidate: Candidate) -> None:
+            """Put a candidate into the queue, with its score by its length as its worth."""
             tokens = self._tokens(candidate)
             counted = min(tokens, share)
             worth = (candidate.score + shift) / counted**LENGTH_POWER
@@ -305,6 +302,7 @@ class _Packer:
         return spent
 
     def _tokens(self, candidate: Candidate) -> int:
+        """Estimate the tokens of a candidate's lines with its whole text."""
         return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
@@ -411,7 +409,8 @@ def _hit_ids(parts: Iterable[PackedPart]) -> set[str]:
 
 
 def _words_of(text: str, vocabulary: dict[str, int]) -> int:
-    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters."""
+    """Return the words of a text's beginning as bits; in scripts without spaces, pairs of characters. `vocabulary`:
+    word -> number of its bit; new words are added."""
     text = text[:COMPARE_CHARS].lower()
     words = set(text.split())
     if not text.isascii() and len(words) * 12 < len(text):

@@ -77,10 +77,8 @@ class Excerpt:
 
 
 def render(excerpts: Sequence[Excerpt], *, home: tzinfo, in_words: bool = False) -> str:
-    """Render excerpts from `sort_for_reading`, numbered in this order; "" for none.
-
-    `in_words`: in plain lines without a header, numbers or clock times, as small models read them best.
-    """
+    """Render excerpts from `sort_for_reading`, numbered in this order; "" for none. `in_words`: in plain lines without
+    a header, numbers or clock times, as small models read them best."""
     return "\n".join(_lines(excerpts, home, in_words=in_words)) if excerpts else ""
 
 
@@ -108,9 +106,7 @@ def _lines(excerpts: Sequence[Excerpt], home: tzinfo, *, in_words: bool) -> Iter
 
 def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     """Sort excerpts: blocks, facts by score, passages by source and place, turns by conversation and number.
-
-    Conversations come in the order of their first turn here.
-    """
+    Conversations come in the order of their first turn here."""
     began: dict[str, datetime] = {}
     for each in excerpts:
         at, conversation = each.candidate.occurred_at, each.candidate.conversation
@@ -138,10 +134,8 @@ def section(candidate: Candidate, *, in_words: bool = False) -> str:
 
 
 def heading(candidate: Candidate, home: tzinfo, *, with_conversation: bool, in_words: bool = False) -> str:
-    """Return the line above a document's passages, or above the turns of one day.
-
-    `with_conversation`: name the conversation, as there are several.
-    """
+    """Return the line above a document's passages, or above the turns of one day. `with_conversation`: name the
+    conversation, as there are several."""
     if in_words and candidate.kind in ("passage", "turn"):
         title = _name(candidate.source, _SOURCE_CHARS) or _day(candidate.occurred_at, home)
         return f"{title}:" if title else ""
@@ -305,10 +299,8 @@ def _after(text: str, first: int, latest: int) -> int:
 
 
 def _before(text: str, earliest: int, last: int) -> int:
-    """Return the last end of a line, a sentence or else a word from `earliest` to `last`.
-
-    The character before `earliest` may be such an end.
-    """
+    """Return the last end of a line, a sentence or else a word from `earliest` to `last`. The character before
+    `earliest` may be such an end."""
     for boundary in (_BOUNDARY, _SPACE):
         end = None
         for match in boundary.finditer(text, max(earliest - 1, last - 2_000), last):

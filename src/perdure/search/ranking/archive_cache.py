@@ -57,12 +57,12 @@ class ArchiveCache:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
-        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()
+        self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()  # with the archive's version
         self._lock = threading.Lock()
 
     def columns(self, archive: Archive, load: Callable[[C | None], C]) -> C:
-        """Load what a feature knows of the passages of its archive, as the transaction sees it; `load` gets what was
-        loaded of an older version."""
+        """Return what a feature knows of the passages of its archive, from the cache if `archive`, as the transaction
+        sees it, has the cached version. Else `load` makes it of what was cached of an older version, if anything."""
         with self._lock:
             version, columns = self._columns.get(archive.id, (-1, None))
             if columns is not None and version == archive.version:
@@ -76,7 +76,7 @@ class ArchiveCache:
         return columns
 
     def postings(self, archive: Archive, where: PassageFilter) -> Postings:
-        """Return the cached postings, to read and to extend; `archive` as the transaction sees it."""
+        """Return the cached postings of an archive, as the transaction sees it, and a filter, to read and to extend."""
         with self._lock:
             entry = self._entry(archive, where)
             if len(entry.postings) >= CLAUSES:

@@ -31,6 +31,8 @@ AFTER_SPAN_S = 7 * DAY_S
 class Neighbours:
     """Finds which rows are neighbours: next to each other in the same session. A run is a chain of neighbours.
 
+    Args:
+        spot: (n) session and place of each row, see `Pool.spot`.
     Attributes:
         in_order: whether the rows are sorted by session and place, without duplicates. If False, use nothing else.
     """
@@ -44,11 +46,11 @@ class Neighbours:
         """Return (the first row of each session, the number of its rows in the pool)."""
         size = len(self._steps) + 1
         (last,) = (self._steps >= SESSION_SPAN // 2).nonzero()
-        first, sizes_here = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
+        first, pool_sizes = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
         np.add(last, 1, out=first[1:])
-        np.subtract(first[1:], first[:-1], out=sizes_here[:-1])
-        sizes_here[-1] = size - first[-1]
-        return first, sizes_here
+        np.subtract(first[1:], first[:-1], out=pool_sizes[:-1])
+        pool_sizes[-1] = size - first[-1]
+        return first, pool_sizes
 
     def share(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
         """Add to `values`, (n) or (k, n), a share of the values 1, 2 or 3 rows before and after, within one run."""
@@ -80,10 +82,10 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
     Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
     """
     k1, share = weights.k1, weights.length_share
-    having = pool.scope.clause_rows
-    if having is None:
-        having = np.add.reduce(pool.counts >= 1, axis=1).tolist()
-    rarity = _rarity(having, pool.scope.rows)
+    clause_rows = pool.scope.clause_rows
+    if clause_rows is None:
+        clause_rows = np.add.reduce(pool.counts >= 1, axis=1).tolist()
+    rarity = _rarity(clause_rows, pool.scope.rows)
     counts = pool.counts if alone else near.share(pool.counts, weights.before, weights.after)
     mean = pool.scope.mean_chars
     length = pool.chars * (k1 * share / (float(mean) if 1.0 <= mean < np.inf else 1.0))  # 1: it is unknown
@@ -93,20 +95,18 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
 
 def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
     """Return (bm25 of each session by its rows with any clause, its rows in the pool, the number of sessions)."""
-    first, sizes_here = near.firsts()
-    of = max(pool.scope.sessions, len(first))
+    first, pool_sizes = near.firsts()
+    session_count = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
-    rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), of)
-    length = _session_rows(pool, first) * (2.0 * 0.75 * of / max(pool.scope.rows, 1))
+    rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), session_count)
+    length = _session_rows(pool, first) * (2.0 * 0.75 * session_count / max(pool.scope.rows, 1))
     length += 2.0 * 0.25
-    return _weighted_mean(rarity, counts, length, most=3.0), sizes_here, of
+    return _weighted_mean(rarity, counts, length, most=3.0), pool_sizes, session_count
 
 
 def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
-    """Return (own, shared) standard scores of the cosines: alone, and with the neighbours' share.
-
-    A row without a cosine has the mean. None if no cosine is known, or all are equal.
-    """
+    """Return (own, shared) standard scores of the cosines: alone, and with the neighbours' share. A row without a
+    cosine has the mean. None if no cosine is known, or all are equal."""
     cosines, known = pool.dense, None
     low, high = float(np.minimum.reduce(cosines)), float(np.maximum.reduce(cosines))
     if not -1.0 <= low <= high <= 1.0:
@@ -151,7 +151,12 @@ def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Co
 
 
 def standard_scores(values: Column, *, of: int, floor: float, weight: float) -> Column:
-    """Return `weight` times the standard scores; all of the `of` scores that are not in `values` are 0."""
+    """Return `weight` times the standard scores of `values`.
+
+    Args:
+        of: how many scores there are; those that are not in `values` are 0.
+        floor: the least standard deviation to divide by.
+    """
     total = max(of, len(values))
     mean = float(np.add.reduce(values)) / total
     spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
@@ -171,16 +176,14 @@ def _session_rows(pool: Pool, first: Column) -> Column:
     return np.where(sessions < 0, 1, sizes[np.maximum(sessions, 0)])
 
 
-def _rarity(having: Sequence[float], of: int) -> list[float]:
-    """Return the inverse document frequency of each clause."""
-    return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having]
+def _rarity(clause_rows: Sequence[float], row_count: int) -> list[float]:
+    """Return the inverse document frequency of each clause, by in how many of all rows it stands."""
+    return [math.log1p((max(float(row_count), rows) - rows + 0.5) / (rows + 0.5)) for rows in clause_rows]
 
 
 def _weighted_mean(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
-    """Return (n) the mean of the saturated `counts` (k, n) over the clauses, weighted by their rarity.
-
-    A count saturates between 0 and `most`, more slowly for a larger `length` (n).
-    """
+    """Return (n) the mean of the saturated `counts` (k, n) over the clauses, weighted by their rarity. A count
+    saturates between 0 and `most`, more slowly for a larger `length` (n)."""
     saturated = counts + length
     np.divide(counts, saturated, out=saturated)
     share = most / max(sum(rarity), NO_SPREAD)

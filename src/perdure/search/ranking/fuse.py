@@ -201,9 +201,7 @@ def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
 
 def _sort_by_session(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
     """Return (the pool by session and place, its neighbours, the new index of each row; None: the order is the same).
-
-    Most pools have this order already.
-    """
+    Most pools have this order already."""
     near, back = Neighbours(pool.spot), None
     if not near.in_order:
         order = np.lexsort((pool.seq, pool.spot))
@@ -224,7 +222,7 @@ def _ceilings(plain: Column, score: Column, relevant: Column) -> Column:
     """Return (n) the highest score of each row: one without a match of its own stays below the matches that it is not
     above by its `plain` score, which is the score without its length.
 
-    In a store of a few messages every row is somebody's neighbour, and the longest one would come first. On LoCoMo this
+    In a store of a few messages every row is a neighbour, and the longest one would come first. On LoCoMo this
     costs 0.1 R@10 without vectors and nothing with them; no length at all for such rows costs 0.2.
     """
     ceilings = np.full(len(plain), np.inf)
@@ -346,7 +344,7 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
 def _newest(
     index: int, others: Sequence[int], words_of: dict[int, str], seqs: Sequence[int]
 ) -> tuple[int, tuple[int, ...]]:
-    """Choose the newest of the texts that are equal word for word, and list the rest of the group."""
+    """Return the newest text of a group that equals its best, `index`, word for word, and the others of the group."""
     newest = max((at for at in (index, *others) if words_of[at] == words_of[index]), key=lambda at: seqs[at])
     return newest, tuple(at for at in (index, *others) if at != newest)
 

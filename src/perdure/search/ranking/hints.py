@@ -58,10 +58,8 @@ def hints_of(
 
 
 def role_meant(text: str) -> int:
-    """Return whose words a query in a chat with an assistant means.
-
-    "What did you suggest" means the assistant's, "what did I say" the user's; `NO_ROLE` without either.
-    """
+    """Return whose words a query in a chat with an assistant means. "What did you suggest" means the assistant's, "what
+    did I say" the user's; `NO_ROLE` without either."""
     folded = text.casefold().replace("’", "'")
     other = not folded.isascii()
     if ("you" in folded and _ASSISTANT_SAID.search(folded)) or (other and _ASSISTANT_SAID_ZH.search(folded)):

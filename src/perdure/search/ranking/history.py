@@ -111,7 +111,9 @@ class LogColumns:
     def _rows_before(self, lines: NDArray[np.int32], order: Indexes) -> tuple[Indexes, dict[int, int]]:
         """Return the index of the row before each new one in its conversation, -1 for none; and the new `_last`.
 
-        `order` puts the new rows of each conversation together.
+        Args:
+            lines: the number of each new row's conversation.
+            order: the indexes of the new rows, sorted by conversation.
         """
         first = np.flatnonzero(np.diff(lines[order], prepend=-1))
         each = lines[order[first]].tolist()
@@ -142,10 +144,8 @@ class LogColumns:
         return np.where(self.seq[at] == wanted, at, -1)
 
     def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes.
-
-        Index -1 stands for a tool result. It is in no session, so it gets a negative session of its own, and no time.
-        """
+        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes. Index -1 stands for a tool
+        result. It is in no session, so it gets a negative session of its own, and no time."""
         if not len(at) or np.minimum.reduce(at) >= 0:
             return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
         known = at >= 0
@@ -165,10 +165,8 @@ class LogColumns:
     def mask(
         self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
     ) -> NDArray[np.bool_] | None:
-        """Return (n) which rows the filter lets through; None means all.
-
-        `out_of_view` maps a conversation to a number: its rows up to that number are left out.
-        """
+        """Return (n) which rows the filter lets through; None means all. `out_of_view` maps a conversation to a number:
+        its rows up to that number are left out."""
         conditions: list[NDArray[np.bool_]] = []
         if where.conversation_seq is not None:
             conditions.append(self.conversation == where.conversation_seq)
@@ -194,7 +192,7 @@ class Histories:
         self._empty = LogColumns()
 
     def load(self, tx: Tx, agent_id: AgentId, upto: int | None = None) -> LogColumns:
-        """Load the history that this transaction sees, or up to a number; it may hold later rows too."""
+        """Load the history up to message `upto`, None: all that this transaction sees. It may hold later rows too."""
         upto = tx.messages.next_seq(agent_id) if upto is None else upto
         with self._lock:
             history = self._entries.get(agent_id) or self._empty

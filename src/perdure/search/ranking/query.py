@@ -95,10 +95,8 @@ def _find_names(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int 
 
 @functools.lru_cache(maxsize=256)
 def _name_pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, int]]:
-    """Build (a pattern that matches any of the names, name -> index).
-
-    A name of several words also matches by its first word, if no other name begins with it.
-    """
+    """Build (a pattern that matches any of the names, its first group without the possessive, name -> index). A name of
+    several words also matches by its first word, if no other name begins with it."""
     numbers: dict[str, int] = {}
     firsts: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -162,14 +160,14 @@ def match_vectors(
         limit: how many candidates at most.
     """
     if request.indexes is None or not request.vectors:
-        return _none(request.without.get("vectors", "no embedder is set up"))
+        return _no_matches(request.without.get("vectors", "no embedder is set up"))
     scope = tx.vectors.scope(number)
     if scope is None or not scope.row_count:
-        return _none("these texts have no vectors yet: type `perdure store reindex`")
+        return _no_matches("these texts have no vectors yet: type `perdure store reindex`")
     vector = request.vectors.get(scope.model)
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
         using = ", ".join(request.vectors)
-        return _none(
+        return _no_matches(
             f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure store reindex`"
         )
     nearest = request.indexes.search(tx, scope, vector, limit=limit, only=only)
@@ -199,7 +197,8 @@ def report_search(
     )
 
 
-def _none(reason: str) -> VectorMatches:
+def _no_matches(reason: str) -> VectorMatches:
+    """Return no candidates, with the reason in plain words."""
     import numpy as np  # not above: a server that searches nothing reads a time too
 
     return VectorMatches(np.zeros(0, np.int64), lambda seqs: np.full(len(seqs), np.nan), left_out=reason)

@@ -38,10 +38,8 @@ def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
 
 
 def _widen_halves(halves: npt.NDArray[np.float16]) -> FloatArray:
-    """Convert finite 16-bit floats to 32-bit floats that are 2**112 times too small.
-
-    It moves sign, exponent and fraction to their places, and takes a quarter of the time of numpy's conversion.
-    """
+    """Convert finite 16-bit floats to 32-bit floats that are 2**112 times too small. It moves sign, exponent and
+    fraction to their places, and takes a quarter of the time of numpy's conversion."""
     bits = halves.view(np.int16).astype(np.int32)
     np.left_shift(bits, 13, out=bits)
     np.bitwise_and(bits, HALF_BITS, out=bits)  # the copies of the sign that lie in the exponent
@@ -72,7 +70,8 @@ def count_differing(
     out: npt.NDArray[np.uint16],
     buffers: Buffers,
 ) -> npt.NDArray[np.uint16]:
-    """Count the bits that differ from `signs` in each row, into `out`."""
+    """Count the bits that differ from `signs` in each row, into `out`. `words`: the signs of all rows, an array for
+    each word."""
     size = len(out)
     differs, total, bits = buffers.differs[:size], buffers.sum[:size], buffers.bits[:size]
     out[:] = 0

@@ -125,7 +125,7 @@ class VectorIndexes:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()  # by number of the scope, last used last
 
     @property
     def nbytes(self) -> int:
@@ -190,7 +190,7 @@ def _load_snapshot(tx: Tx, scope: VectorScope, dimensions: int, entry: _Entry) -
         replaced = tx.vectors.read(scope, newer.tolist())
         return _snapshot_with_changes(rows, newer, [(seq, 0, vector) for seq, vector in replaced])
     changes: list[VectorRow] = []
-    at, after = rows.version, 1 << 32
+    at, after = rows.version, 1 << 32  # behind all numbers of that version
     while page := tx.vectors.list_changes(scope, after_version=at, after_seq=after, limit=PAGE):
         if scope.settled:
             rows = rows.apply(page, page[-1][1])
@@ -267,7 +267,7 @@ class _Search:
         return *self._join_extra(*self._rescore(at), extra), mean, std, count
 
     def _search_only(self) -> tuple[IntArray, FloatArray, float, float, int]:
-        """Search the rows of `only`; return the same."""
+        """Search the rows of `only`; return the same as `_search_all`, with mean, deviation and count of these rows."""
         only, rows = np.asarray(self._only, np.int64), self._rows
         extra_seqs, beside = self._snapshot.extra_seqs, self._snapshot.extra
         if len(extra_seqs):
@@ -284,17 +284,15 @@ class _Search:
             mean, std = _spread(np.concatenate([found, extra]))
             best = _largest(found, self._limit)
             seqs, found = rows.seqs_of(at[best]), found[best]
-            return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
-        if len(at) <= (SCORED_ROWS if rows.form == "halves" else RESCORED_MIN):
+        elif len(at) <= (SCORED_ROWS if rows.form == "halves" else RESCORED_MIN):
             seqs, found = self._rescore(at) if rows.form == "halves" else self._score_stored(rows.seqs_of(at))
-            found = np.concatenate([found, extra])
-            return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
-        many = 16 * len(at) > rows.count  # then scoring all rows costs less than picking these
-        differing = rows.count_differing(self._query)[at] if many else rows.count_differing(self._query, at)
-        shares = _shares(differing)
-        mean, std = self._estimated_spread(shares)
-        near = at[_fewest(differing, self._shortlist_size(len(at)), shares)]
-        seqs, found = self._rescore(near)
+            mean, std = _spread(np.concatenate([found, extra]))
+        else:
+            many = 16 * len(at) > rows.count  # then scoring all rows costs less than picking these
+            differing = rows.count_differing(self._query)[at] if many else rows.count_differing(self._query, at)
+            shares = _shares(differing)
+            mean, std = self._estimated_spread(shares)
+            seqs, found = self._rescore(at[_fewest(differing, self._shortlist_size(len(at)), shares)])
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
 
     def _shortlist_size(self, rows: int) -> int:
@@ -305,7 +303,7 @@ class _Search:
         return min(most, max(SCORED_ROWS, rows // 192, NEAR_EACH * self._limit))
 
     def _join_extra(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Append the extra rows to numbers and scores."""
+        """Append the extra rows of the snapshot, with these scores, to numbers and scores of others."""
         return np.concatenate([seqs, self._snapshot.extra_seqs]), np.concatenate([found, extra])
 
     def _dead_rows(self) -> npt.NDArray[np.bool_] | None:
@@ -318,11 +316,8 @@ class _Search:
         return dead
 
     def _rescore(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
-        """Score the best of these rows by their stored vectors.
-
-        The rows with the best estimates come first. More follow while one of them may still belong to the best ten, by
-        the error of the estimates so far.
-        """
+        """Score the best of these rows by their stored vectors. The rows with the best estimates come first. More
+        follow while one of them may still belong to the best ten, by the error of the estimates so far."""
         if self._rows.form == "halves":
             return self._rows.score_rows(self._query, at)
         estimated = self._rows.estimate(self._query, at)
@@ -350,7 +345,7 @@ class _Search:
         return np.array([row[0] for row in stored], np.int64), scores(vectors, self._query)
 
     def _scores_in_order(self, seqs: IntArray, found_seqs: IntArray, found: FloatArray) -> FloatArray:
-        """Return the score of each of `seqs`, nan without one."""
+        """Return the score of each of `seqs`: of `found`, which are the scores of `found_seqs`; nan for the others."""
         out = np.full(len(seqs), np.nan, np.float32)
         if len(found_seqs) and len(seqs):
             order = np.argsort(found_seqs)
@@ -360,12 +355,10 @@ class _Search:
         return out
 
     def _estimated_spread(self, shares: npt.NDArray[np.int64]) -> tuple[float, float]:
-        """Estimate mean and deviation of all scores from counts of differing signs.
-
-        A sample of rows with known scores gives the line from counts to scores.
-        """
-        of, to = self._rows.score_sample(self._query)
-        slope, base, error = _fit_line(of.astype(np.float32), to)
+        """Estimate mean and deviation of all scores from `shares`: how many rows have 0, 1, 2, ... differing signs. A
+        sample of rows with known scores gives the line from counts to scores."""
+        differing, cosines = self._rows.score_sample(self._query)
+        slope, base, error = _fit_line(differing.astype(np.float32), cosines)
         places, rows = np.arange(len(shares)), max(1, int(shares.sum()))
         mean = float(places @ shares) / rows
         std = math.sqrt(max(0.0, float(places * places @ shares) / rows - mean * mean))
@@ -407,20 +400,20 @@ def _spread(found: npt.NDArray[np.float32]) -> tuple[float, float]:
     return mean, math.sqrt(float(apart @ apart) / len(found))
 
 
-def _fit_line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
-    """Fit a line from `of` to `to`; return (slope, base, standard error). Pairs with nan are left out."""
-    known = ~np.isnan(to)
+def _fit_line(x: FloatArray, y: FloatArray) -> tuple[float, float, float]:
+    """Fit `y = slope * x + base`; return (slope, base, standard error). Pairs with a nan in `y` are left out."""
+    known = ~np.isnan(y)
     if not known.all():
-        of, to = of[known], to[known]
-    size = len(of)
+        x, y = x[known], y[known]
+    size = len(x)
     if size < 2:
-        return 0.0, float(to[0]) if size else 0.0, 0.0
-    middle_of, middle_to = float(of.sum()) / size, float(to.sum()) / size
-    x, y = of - middle_of, to - middle_to
-    together = float(x @ y)
-    slope = together / max(float(x @ x), 1e-9)
-    left = max(0.0, float(y @ y) - slope * together)  # the squares that the line does not explain
-    return slope, middle_to - slope * middle_of, math.sqrt(left / size)
+        return 0.0, float(y[0]) if size else 0.0, 0.0
+    mean_x, mean_y = float(x.sum()) / size, float(y.sum()) / size
+    x, y = x - mean_x, y - mean_y
+    product = float(x @ y)
+    slope = product / max(float(x @ x), 1e-9)
+    unexplained = max(0.0, float(y @ y) - slope * product)  # the squares of what is off the line
+    return slope, mean_y - slope * mean_x, math.sqrt(unexplained / size)
 
 
 def _largest(found: FloatArray, limit: int) -> npt.NDArray[np.int64]:
@@ -443,7 +436,8 @@ def _shares(differing: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
 
 
 def _fewest(differing: npt.NDArray[np.uint16], limit: int, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the indexes of about the `limit` smallest values, at least so many; of equal ones the later."""
+    """Return the indexes of about the `limit` smallest values, at least so many; of equal ones the later. `shares`: how
+    many values are 0, 1, 2, ..., from `_shares`."""
     if len(differing) <= limit:
         return np.arange(len(differing))
     edge = int(np.searchsorted(np.cumsum(shares), limit / _step(len(differing))))

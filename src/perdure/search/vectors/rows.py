@@ -215,10 +215,8 @@ class VectorRows:
     def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
     ) -> VectorRows:
-        """Return these and new rows in this form or one of fewer bits, without a sample.
-
-        `expected` is about how many rows there will be in the end.
-        """
+        """Return these and new rows in this form or one of fewer bits, without a sample. `expected` is about how many
+        rows there will be in the end."""
         rows = self._convert(form)
         return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
@@ -308,10 +306,8 @@ class VectorRows:
         )
 
     def estimate(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
-        """Return the query's product with the signs of these rows.
-
-        It follows the score more closely than the number of differing signs does.
-        """
+        """Return the query's product with the signs of these rows. It follows the score more closely than the number of
+        differing signs does."""
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._group_by_segment(rows):
             words = np.ascontiguousarray(_present(segment.signs)[:, at].T)
@@ -320,6 +316,7 @@ class VectorRows:
         return out
 
     def _segment_sizes(self) -> list[tuple[RowSegment, int]]:
+        """Return each segment with how many rows it holds."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
@@ -345,7 +342,7 @@ class VectorRows:
         return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
     def _without(self, seqs: IntArray, removed: Sequence[tuple[int, int]], version: int) -> VectorRows:
-        """Return the rows at the new version, without those of these numbers."""
+        """Return the rows at the new version, without those of these numbers; `removed` is added to the log."""
         log, log_from = self.log, self.log_from
         if len(log) + len(removed) > LOG_ROWS:
             log, log_from, removed = [], version, ()
@@ -407,7 +404,7 @@ class VectorRows:
 
 
 def form_of(rows: int, dimensions: int) -> Form:
-    """Return the form in which so many rows are kept."""
+    """Return the form in which so many rows are kept: fewer bits for more rows, so that their memory stays bounded."""
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
     return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"

@@ -46,16 +46,16 @@ class Gate:
         self.sessions = DashboardSessions(config.api_key, library.app.ports.clock, library.upkeep.claim)
 
     @property
-    def needed(self) -> bool:
-        """Whether a request needs a key, as far as is known."""
+    def needs_key(self) -> bool:
+        """Whether a request needs a key, by what is known without reading the store."""
         return self.is_guarded
 
-    async def look(self) -> bool:
-        """Whether a request needs a key now. Raises: StoreError."""
+    async def needs_key_now(self) -> bool:
+        """Whether a request needs a key, by what the store says now. Raises: StoreError."""
         return self.is_guarded
 
-    async def usable(self) -> bool:
-        """Whether anybody can send a request that counts. Raises: StoreError."""
+    async def is_usable(self) -> bool:
+        """Whether any request can be admitted: none needs a key, or there is a valid key. Raises: StoreError."""
         return self.own_key is not None or not self.is_guarded
 
     @property
@@ -64,7 +64,7 @@ class Gate:
         only this machine reaches the server: it listens on loopback, and has no keys and no further allowed hosts."""
         if setting := self.library.app.settings.mcp_private:
             return setting == "on"
-        return self._has_no_hosts and not self.needed
+        return self._has_no_hosts and not self.needs_key
 
     def callback(self, url: str | None) -> Callback | None:
         """A callback to this address, which may be as private as any that a client names; None: there is none."""
@@ -77,7 +77,7 @@ class Gate:
         return principal
 
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """The same for a program that asks also while the store does not answer."""
+        """As `admit`, for a program that also asks while the store does not answer, such as a reader of `/metrics`."""
         return await self.admit(scope, headers, is_page=False)
 
     async def identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
@@ -85,7 +85,7 @@ class Gate:
         for text in keys_in(headers):
             if (principal := await self.principal_of(text)) is not None:
                 return principal
-        if not await self.look():
+        if not await self.needs_key_now():
             return LOCAL
         if not is_page:
             raise NotAdmitted(401, "Unauthorized")
@@ -96,11 +96,11 @@ class Gate:
         raise NotAdmitted(303, "sign in first", (b"location", SIGN_IN.encode()))
 
     async def principal_of(self, key: bytes) -> Principal | None:
-        """Who a key stands for; None: it does not count. Raises: StoreError."""
+        """Who a key stands for; None: it is not valid. Raises: StoreError."""
         return LOCAL if self.own_key is not None and hmac.compare_digest(key, self.own_key) else None
 
-    async def counts(self, scope: Scope) -> bool:
-        """Whether who sent a request, which was admitted, could send it now too. False also if the store can't say."""
+    async def still_admits(self, scope: Scope) -> bool:
+        """Whether a request that was admitted before would be admitted now too. False also if the store can't say."""
         try:
             now = await self.identify(scope, dict(scope["headers"]), is_page=True)
         except (NotAdmitted, StoreError):
@@ -108,16 +108,16 @@ class Gate:
         principal: Principal = scope["perdure.principal"]
         return now == principal
 
-    def use(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
+    def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
         """The open store of an organisation, which stays open inside the context. Raises: NotAdmitted; StoreError."""
         return contextlib.nullcontext(self.library)
 
-    def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
-        """A `send` that also notes what has succeeded."""
+    def note_success(self, scope: Scope, principal: Principal, send: Send) -> Send:
+        """A `send` for the answer of a request, which also records that the request has succeeded."""
         return send
 
     async def start(self) -> None:
-        """Begin what the gate does beside requests, in this loop."""
+        """Begin the gate's background work, in the running event loop."""
 
     async def drain(self, within_s: float) -> None:
         """Drain what is open, see `App.drain`."""
@@ -136,7 +136,7 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
     return next(iter(GATE(perdure, config)), None) or Gate(perdure, config)
 
 
-def _gate_of_server(request: Request) -> Gate:
+async def _gate_of_server(request: Request) -> Gate:  # no thread is needed for a coroutine
     gate: Gate = request.app.state.gate
     return gate
 

@@ -25,7 +25,7 @@ LINK_S = 10 * 60
 SESSION_S = 7 * 24 * 3_600
 
 GUESSES_FREE = 3
-"""So many wrong keys of one address in a row cost it nothing."""
+"""How many wrong keys in a row an address may send before it has to wait."""
 GUESS_WAIT_MAX_S = 300.0
 SOURCES_MAX = 10_000
 """How many addresses with wrong keys are remembered."""
@@ -44,12 +44,12 @@ class Guesses:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def wait_s(self, source: str) -> int:
-        """How long this address still has to wait; of IPv6 all of a network count as one."""
+        """How many seconds an address still has to wait; all IPv6 addresses of a network count as one."""
         _, until = self._wrong.get(network_of(source), (0, 0.0))
         return max(0, math.ceil(until - self._clock.now().timestamp()))
 
     def note(self, source: str) -> None:
-        """Note a wrong key."""
+        """Note that an address has sent a wrong key."""
         name = network_of(source)
         count = self._wrong.pop(name, (0, 0.0))[0] + 1
         pause_s = backoff_s(count - GUESSES_FREE, first_s=1.0, most_s=GUESS_WAIT_MAX_S) if count > GUESSES_FREE else 0.0
@@ -66,7 +66,7 @@ class DashboardSessions:
     """Checks the tokens and cookies of one server.
 
     Args:
-        claim: notes the first use of something in a period, and says whether it was the first of all processes.
+        claim: notes the use of a name in a period, and says whether it was the first use by any process.
     """
 
     def __init__(self, api_key: str | None, clock: Clock, claim: Callable[[str, str], Awaitable[bool]]) -> None:
@@ -115,6 +115,7 @@ class DashboardSessions:
         return _now(self._clock)
 
     def _cookie(self, api_key: str, now: int) -> str:
+
         return _signed(api_key, "session", f"{secrets.token_urlsafe(12)}.{now + SESSION_S}")
 
     def _holds(self, purpose: str, token: str, now: int) -> bool:
@@ -127,6 +128,7 @@ class DashboardSessions:
 
 
 def _signed(api_key: str, purpose: str, text: str) -> str:
+    """The text, a dot, and its signature by the key for one purpose, "link" or "session"."""
     digest = hmac.new(api_key.encode(), f"perdure dashboard {purpose} {text}".encode(), hashlib.sha256)
     return f"{text}.{digest.hexdigest()}"
 

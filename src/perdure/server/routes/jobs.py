@@ -50,15 +50,13 @@ class BatchIn(WireRequest):
         """The requests as the service takes them. Raises: InvalidInput, NotSupported: one can't be used."""
         if not self.requests:
             raise InvalidInput("requests: a batch has at least one")
-        return [_part(place, body) for place, body in enumerate(self.requests)]
-
-
-def _part(place: int, body: BatchPartIn) -> RunRequest:
-    """A request as the service takes it. Raises: RequestRefused."""
-    with named_request(place):
-        if body.streaming or body.callback_url is not None:
-            raise InvalidInput("a batch does not stream, and has one callback_url for all of its requests")
-        return body.run_request(body.agent_id)
+        parts: list[RunRequest] = []
+        for place, body in enumerate(self.requests):
+            with named_request(place):
+                if body.streaming or body.callback_url is not None:
+                    raise InvalidInput("a batch does not stream, and has one callback_url for all of its requests")
+                parts.append(body.run_request(body.agent_id))
+        return parts
 
 
 class Job(

@@ -145,14 +145,14 @@ async def _submit(
     library = library_of(request)
     callback = None if body.callback_url is None else request.app.state.gate.callback(body.callback_url)
     key = body.key(request.headers.get("idempotency-key"))
-    asked = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
-    return await library.messages.send_request(asked)
+    run_request = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
+    return await library.messages.send_request(run_request)
 
 
 # --- history
 
 
-def _history_query(
+async def _history_query(  # no thread is needed for a coroutine
     before: MessageIdIn | None = None,
     after: MessageIdIn | None = None,
     limit: Limit = None,

@@ -181,7 +181,7 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
 
 
 def _head(run: Run, kind: str) -> dict[str, Any]:
-    """The first fields of an answer or a chunk."""
+    """The first fields of an answer or a chunk; `kind` is the name that OpenAI's API has for the one or the other."""
     created = int(run.created_at.timestamp())
     return {"id": f"chatcmpl-{run.id}", "object": kind, "created": created, "model": run.key.agent_id}
 
@@ -276,8 +276,8 @@ async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Libra
 
 
 async def _give_up_calls(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
-    """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
-    would refuse every message of a client that keeps nothing."""
+    """Results that say that none came, for the caller's waiting calls that `answers` has no result of. Without them an
+    agent would refuse each message of a client that has forgotten its calls."""
     given = {answer.call_id for answer in answers}
     waiting = await library.agent_of(agent_id).pending()
     return [

@@ -69,9 +69,8 @@ async def list_active_runs(
     background: bool | None = None,
 ) -> list[wire.WireRun]:
     """List the newest runs that have not ended, at most 100."""
-    agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
-    where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
-    return [wire.WireRun.make(run) for run in await library.runs.page_of_runs(where, Page(100, ascending=False))]
+    page = Page(100, ascending=False)
+    return await list_runs(library, page, agent_id, agent_ids, active=True, background=background)
 
 
 @router.get("/v1/runs/{run_id}")

@@ -42,6 +42,7 @@ async def _list_filter(
     exclude_tool_types: _Texts = None,
     return_only_letta_tools: bool | None = None,
 ) -> ToolFilter:
+    """The filter that the query of a list of tools describes."""
     all_names, ids = _split(names), _split(tool_ids)
     if name is not None:
         all_names = (name,) if all_names is None or name in all_names else ()

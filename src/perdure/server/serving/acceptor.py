@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 UNFINISHED_MAX = 64
 """How many accepted connections may not be counted yet."""
 COURTESY_S = 0.01
-"""How long connections are left to a worker that has fewer. That one may be busy, or about to die."""
+"""How long waiting connections are left to a worker that has fewer. That one may be busy, or about to die."""
 RECHECK_S = 0.001
-"""How often a worker looks meanwhile whether the others have as many by now."""
+"""How often a worker looks in that time whether the others have as many connections by now."""
 LATE_MAX = 8
-"""How many connections it accepts when they have not: a worker that is stuck must not slow down new clients."""
+"""How many connections it accepts if they have fewer after that time: a stuck worker must not slow down new clients."""
 PAUSE_S = 1.0
 """The pause when the process can't open another file."""
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -129,12 +129,12 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._accept)
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        """Accept nothing for a while."""
+        """Accept nothing for so many seconds, and call `then` after them."""
         self._loop.remove_reader(self._listener)
         self._timer = self._loop.call_later(seconds, then)
 
     def _accept(self) -> None:
-        """Accept what waits; one connection if others want some too, and leave it to one that has fewer for a while."""
+        """Accept waiting connections; where workers share the socket one, and none for a while if another has fewer."""
         if self._shares is not None and not self._shares[0].has_fewest(self._shares[1]):
             self._courtesy_until = self._loop.time() + COURTESY_S
             self._wait(RECHECK_S, self._recheck)
@@ -152,7 +152,7 @@ class Acceptor:
             self._wait(RECHECK_S, self._recheck)
 
     def _accept_some(self, most: int) -> None:
-        """Accept what waits, up to so many connections."""
+        """Accept waiting connections, at most so many."""
         for _ in range(most):
             try:
                 connection, _ = self._listener.accept()
@@ -170,6 +170,7 @@ class Acceptor:
             self.note()
 
     async def _connect(self, connection: socket.socket) -> None:
+
         try:
             connection.setblocking(False)
             transport, _ = await self._loop.connect_accepted_socket(self._make, connection)

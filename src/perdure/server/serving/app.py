@@ -29,11 +29,11 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server import routes
 from perdure.server.access.gate import gate_of
 from perdure.server.config import ServerConfig
-from perdure.server.prompt import READY_S, PromptRead
 from perdure.server.routes import health
 from perdure.server.serving.absent import absent_routes, unknown_path_detail
 from perdure.server.serving.guards import Guard, RefusedPage
 from perdure.server.serving.meter import Meter, metrics_route
+from perdure.server.timed_reads import READY_S, TimedRead
 from perdure.server.wire.errors import add_error_handlers
 from perdure.server.wire.http import json_answer
 from perdure.server.wire.sse import Streams
@@ -94,7 +94,7 @@ def create_app(
     app.state.workers = config.workers
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
-    app.state.check_ready = PromptRead(READY_S, perdure.upkeep.check_ready)
+    app.state.check_ready = TimedRead(READY_S, perdure.upkeep.check_ready)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(RegistryNames(perdure.app.models)))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)

@@ -57,7 +57,7 @@ sent everything, and closing a connection with unread bytes discards the answer.
 
 
 class Connections:
-    """The open connections of one server, counted in total and per client address."""
+    """The open connections of one server, in total and per client address. `files`: how many the process may open."""
 
     def __init__(self, config: ServerConfig, *, files: int) -> None:
         self.config = config
@@ -121,7 +121,8 @@ class Connections:
             connection.close_if_overdue()
 
     def _has_room(self, count: int, limit: int, waiting: Iterator[Connection]) -> bool:
-        """Whether one more connection fits. If not, the one that has waited longest is closed for it."""
+        """Whether one more connection than `count` fits; at the limit the one of `waiting` that has waited longest, and
+        has no unread request, is closed for it."""
         idle = (one for one in waiting if not one.has_unread_request)
         if count >= limit and (oldest := next(idle, None)) is not None:
             self.remove(oldest)
@@ -292,7 +293,7 @@ class Connection(HttpToolsProtocol):
         """Log nothing: some clients offer HTTP/2 with every first request."""
 
     def _has_unread_bytes(self) -> bool:
-        """Whether the client has not read all of its answers yet; updates the time of its last progress."""
+        """Whether the client has not read all of its answers yet; also notes in `_read_s` when it last read some."""
         pending = self.transport.get_write_buffer_size() + _kernel_bytes(self.transport, termios.TIOCOUTQ)
         read = self._transport.written_bytes - pending
         if not pending or read > self._read_bytes:
@@ -348,8 +349,8 @@ class _ProbesOnly:
 
 
 def _kernel_bytes(transport: asyncio.Transport, queue: int) -> int:
-    """The bytes in a buffer of the kernel: TIOCOUTQ: those that the client has not acknowledged; FIONREAD: those that
-    have not been read here. They hold megabytes: the transport's own changes too rarely to detect a slow client."""
+    """How many bytes the kernel holds: `queue` is TIOCOUTQ for those that the client has not acknowledged, FIONREAD for
+    unread ones. Its buffers take megabytes: the transport's own changes too rarely to detect a slow client."""
     try:
         size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), queue, bytes(4))
     except (OSError, ValueError):  # the system does not support it, or the socket is closed

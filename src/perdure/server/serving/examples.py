@@ -69,7 +69,7 @@ def _contents(document: Shape) -> Iterator[tuple[str, str, Shape, bool]]:
 
 
 def _example(shape: Shape, schemas: Shape, field: str = "", depth: int = 0) -> Any:
-    """A value of a shape, with the required fields of objects."""
+    """An example of a JSON schema, of objects the required fields; `field` is its name, `depth` how deep it stands."""
     if "$ref" in shape:
         shape = schemas[shape["$ref"].rpartition("/")[2]]
     for options in ("anyOf", "oneOf"):

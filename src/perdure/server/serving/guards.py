@@ -49,7 +49,7 @@ PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events
 """The first segments of the paths of the dashboard's pages, but for the settings."""
 
 PAGE_ROOTS = frozenset({"", "settings", *PAGES, *OPEN_PAGES})
-"""The first segments of all its paths."""
+"""The first segments of all paths of the dashboard."""
 
 VALUES_MAX = 250_000
 """Values in one body; enough for 5 MB of vectors in full precision. Parsing blocks the event loop: 250,000 values take
@@ -98,7 +98,7 @@ class Guard:
         limits: the limits of lists in bodies, which routes check.
         upload_bytes: the largest file that can be uploaded. Uploads are streamed, not held in memory.
         gate: it decides who a request is for, and what that may do.
-        refused_page: what a browser is shown that is signed in, and may not or not yet; None: the error as JSON.
+        refused_page: the page for a signed-in browser whose request is refused by 403 or 429; None: the error as JSON.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class Guard:
             admitted = await self._admit(scope, receive)
             principal = scope.get("perdure.principal", LOCAL)
             current_principal.set(principal)
-            async with self._gate.use(principal.org_id) as library:
+            async with self._gate.open_library(principal.org_id) as library:
                 scope["perdure.library"] = library
-                await self._app(scope, admitted, self._gate.noting(scope, principal, send_and_note))
+                await self._app(scope, admitted, self._gate.note_success(scope, principal, send_and_note))
         except NotAdmitted as refusal:
             if self._refused_page is not None and _is_of_browser(scope) and refusal.status in (403, 429):
                 page = self._refused_page(Request(scope), refusal.status, refusal.detail)
@@ -159,7 +159,7 @@ class Guard:
                 await refusal_answer(500, UNKNOWN["detail"])(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Check a request, and return the `receive` for its body. Raises: NotAdmitted; ClientDisconnect."""
+        """Check a request, and return the `receive` for its body. Raises: NotAdmitted; ClientDisconnect; StoreError."""
         headers = _relevant_headers(scope["headers"])
         if (problem := self._origins.problem(headers)) is not None:
             raise NotAdmitted(403, problem)
@@ -387,7 +387,7 @@ def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def _parts(origin: bytes) -> tuple[str, Host | None]:
-    """The scheme and the host of an origin; None: it is not one of a web page."""
+    """(Scheme, host) of an origin; the host is None if the origin is not one of a web page (http, https)."""
     scheme, _, rest = origin.decode("latin-1").lower().partition("://")
     return scheme, Host.parse(rest) if scheme in DEFAULT_PORTS else None
 

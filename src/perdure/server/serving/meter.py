@@ -20,8 +20,8 @@ from perdure.app.telemetry import client_trace
 from perdure.core.errors import StoreError
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.log import ACCESS_LOG
-from perdure.server.prompt import QUEUES_S, PromptRead
 from perdure.server.serving.guards import METRICS_PATH
+from perdure.server.timed_reads import QUEUES_S, TimedRead
 from perdure.server.wire.errors import METHODS
 
 if TYPE_CHECKING:
@@ -36,16 +36,20 @@ NO_ROUTE = "none"
 
 
 class Meter:
-    """Counts the requests that pass through, writes a line of the log for each, and takes them into the trace of the
-    client that sends one.
+    """Counts the requests that pass through, writes a line of the log for each, and continues the trace of a client
+    that sends its trace id.
 
     Args:
-        log_level: of those lines.
+        log_level: the level of those lines.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute], log_level: int) -> None:
         self._app, self._metrics, self._log_level = app, metrics, log_level
-        self._templates = dict(_templates(routes))
+        self._templates: dict[Any, str] = {  # of the routes that do not name themselves in the scope, by endpoint
+            route.endpoint if isinstance(route, Route) else route.app: route.path
+            for route in routes
+            if isinstance(route, Route | Mount)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,19 +91,10 @@ class Meter:
         return str(self._templates.get(scope.get("endpoint"), NO_ROUTE))
 
 
-def _templates(routes: Sequence[BaseRoute]) -> list[tuple[Any, str]]:
-    """(Endpoint, path) of each route that does not name itself in the scope."""
-    return [
-        (route.endpoint if isinstance(route, Route) else route.app, route.path)
-        for route in routes
-        if isinstance(route, Route | Mount)
-    ]
-
-
 def metrics_route(perdure: AsyncPerdure, metrics: Metrics) -> Route:
     """The route at which Prometheus reads the metrics. Without the store's answer they lack the lengths of queues."""
 
-    read_queues = PromptRead(QUEUES_S, perdure.upkeep.queue_lengths)
+    read_queues = TimedRead(QUEUES_S, perdure.upkeep.queue_lengths)
 
     async def answer(request: Request) -> Response:
         queues: Mapping[str, int] = {}

@@ -223,7 +223,8 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
 
 
 def _described(route: Route | APIRoute) -> APIRoute:
-    """A route as the framework describes it; a plain one takes the ids of its path, a key, and messages."""
+    """A route as the framework can describe it. A plain one of Starlette, which sends messages, gets the parameters
+    that it reads by itself: the ids in its path, an idempotency key, and the body."""
     if isinstance(route, APIRoute):
         return route
 
@@ -247,7 +248,7 @@ def _described(route: Route | APIRoute) -> APIRoute:
 
 
 def _answer_of(endpoint: Any) -> tuple[Any, bool]:
-    """The type of an endpoint's JSON, `Response` where it answers without any; and whether it can stream."""
+    """(The type of an endpoint's JSON, or `Response` if it answers without any; whether it can stream)."""
     returned = inspect.signature(inspect.unwrap(endpoint), eval_str=True).return_annotation
     kinds = get_args(returned) if get_origin(returned) is UnionType else (returned,)
     responses = [one for one in kinds if inspect.isclass(one) and issubclass(one, Response)]

@@ -67,7 +67,7 @@ async def serve(
     """
     app = create_app(perdure, config, pages=pages, refused_page=refused_page)
     gate = app.state.gate
-    if not await gate.usable():
+    if not await gate.is_usable():
         if listener is not None:
             listener.close()
         raise InvalidInput(
@@ -214,7 +214,7 @@ class _Server(uvicorn.Server):
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """Let go of the runs in order; then stop."""
+        """Let the runs under way end or be left to another process, and their answers be written; then stop."""
         try:
             await self._drain_app()
             await self._streams.settle(SETTLE_S)

@@ -41,7 +41,8 @@ class WorkersFailed(PerdureError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """The inherited files of a worker; `is_replacement`: the server was ready before it came."""
+    """What a worker inherits: the listening socket, its line to the supervisor, and the counts of connections of all
+    workers with its own place among them. `is_replacement`: all workers were ready before this one was started."""
 
     listener: socket.socket
     line: socket.socket
@@ -51,19 +52,16 @@ class WorkerLine:
     @classmethod
     def parse(cls, text: str) -> WorkerLine:
         """The files that `--worker` names. Raises: ValueError, OSError: they are none."""
-        *files, place, replacement = map(int, text.split(","))
-        sockets, shares = files[:2], files[2:]
-        if len(shares) != 1:
-            raise ValueError(text)
+        *sockets, shares, place, replacement = map(int, text.split(","))
         listener, line = (socket.socket(fileno=number) for number in sockets)
         for one in (listener, line):
             one.setblocking(False)
-        for number in files:
+        for number in (*sockets, shares):
             os.set_inheritable(number, False)  # the programs that tools start do not get them
-        return cls(listener, line, (Shares.inherit(*shares), place), bool(replacement))
+        return cls(listener, line, (Shares.inherit(shares), place), bool(replacement))
 
     def tell_ready(self, about: Mapping[str, Any]) -> None:
-        """Say that requests are answered, with what people should know."""
+        """Tell the supervisor that this worker answers requests, with the facts that it prints, such as the model."""
         with contextlib.suppress(OSError):
             self.line.send(json.dumps(about).encode() + b"\n")
 
@@ -102,7 +100,7 @@ class Supervisor:
         self._shares = Shares.create(count)
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, Mapping[str, Any]] = {}
-        self._is_told = False
+        self._was_ready = False
         self._stopping = asyncio.Event()
         self._signal = signal.SIGTERM
 
@@ -111,22 +109,21 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop, number)
-        places = [asyncio.create_task(self._keep(place)) for place in range(self._count)]
+        places = [asyncio.create_task(self._keep_running(place)) for place in range(self._count)]
         try:
             done, _ = await asyncio.wait(places, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
         finally:
-            self.stop(signal.SIGTERM, again=False)
+            if not self._stopping.is_set():
+                self.stop()
             await asyncio.gather(*places, return_exceptions=True)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
             self._shares.close()
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, *, again: bool = True) -> None:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Pass a signal on to all workers, and start none any more. A second one ends what they wait for."""
-        if self._stopping.is_set() and not again:
-            return
         self._signal = number
         self._stopping.set()
         # The workers have it. Kept open here, it would take connections after the last of them has gone, for a reset.
@@ -135,22 +132,22 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    async def _keep(self, place: int) -> None:
-        """Keep one worker running. Raises: WorkersFailed."""
+    async def _keep_running(self, place: int) -> None:
+        """Run the worker of a place, and start it again whenever it ends, until all stop. Raises: WorkersFailed."""
         short_lives, wait_s = 0, WAIT_S
         clock = asyncio.get_running_loop().time
         while not self._stopping.is_set():
             began_at = clock()
-            code = await self._live(place)
+            code = await self._run_worker(place)
             if self._stopping.is_set():
                 return
             if clock() - began_at >= self._short_life_s:
                 short_lives, wait_s = 0, WAIT_S
             short_lives += 1
-            log.warning("worker %s ended %s; it is started again", place + 1, _how(code))
-            if short_lives == SHORT_LIVES or (not self._is_told and code == 1):  # it has said itself what is wrong
+            log.warning("worker %s ended %s; it is started again", place + 1, _end_text(code))
+            if short_lives == SHORT_LIVES or (not self._was_ready and code == 1):  # it has said itself what is wrong
                 raise WorkersFailed(
-                    f"worker {place + 1} ended {_how(code)} right after its start"
+                    f"worker {place + 1} ended {_end_text(code)} right after its start"
                     + (f", {short_lives} times in a row" if short_lives > 1 else "")
                     + ": its own lines above say why"
                 )
@@ -159,7 +156,7 @@ class Supervisor:
                     await self._stopping.wait()
             wait_s = min(2 * wait_s, WAIT_MAX_S)
 
-    async def _live(self, place: int) -> int:
+    async def _run_worker(self, place: int) -> int:
         """Start a worker, and return its exit code once it has ended."""
         ours, theirs = socket.socketpair()
         with ours:
@@ -168,7 +165,7 @@ class Supervisor:
                 files = (self._listener.fileno(), theirs.fileno(), self._shares.file.fileno())
                 # A session of its own: the interrupt key of a terminal reaches this process alone, which passes it on.
                 process = await asyncio.create_subprocess_exec(
-                    *(*self._command, "--worker", ",".join(map(str, (*files, place, int(self._is_told))))),
+                    *(*self._command, "--worker", ",".join(map(str, (*files, place, int(self._was_ready))))),
                     env=self._environment,
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=files,
@@ -193,7 +190,7 @@ class Supervisor:
                 self._on_end(process.pid)
 
     async def _hear(self, place: int, line: socket.socket) -> None:
-        """Note that a worker is ready, once it says so."""
+        """Wait until a worker says over its line that it is ready; when all are, call `on_ready` once."""
         text = b""
         while not text.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(line, 65_536)
@@ -201,8 +198,8 @@ class Supervisor:
                 return
             text += part
         self._ready[place] = json.loads(text)
-        if len(self._ready) == self._count and not self._is_told:
-            self._is_told = True
+        if len(self._ready) == self._count and not self._was_ready:
+            self._was_ready = True
             self._on_ready(self._ready[min(self._ready)])
 
     async def _kill_late(self, process: asyncio.subprocess.Process) -> None:
@@ -213,7 +210,7 @@ class Supervisor:
         process.kill()
 
 
-def _how(code: int) -> str:
+def _end_text(code: int) -> str:
     """How a process ended, for people."""
     if code >= 0:
         return f"with code {code}"

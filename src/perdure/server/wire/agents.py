@@ -23,7 +23,7 @@ from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS, MULTI_
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS
-from perdure.domain.agents.profile import PROFILE_SETTINGS
+from perdure.domain.agents.profile import OFFERS, PROFILE_SETTINGS, PROFILES, PROMPTS, WAKES
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
@@ -181,10 +181,10 @@ class AgentChangesIn(_FeatureSettings):
     guards: bool | ids.JsonObject | None = None
     summaries: ids.JsonObject | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None
-    profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    prompt_size: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    companion_passes: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
+    profile: Annotated[str, ids.keywords(enum=[*PROFILES])] | None = None
+    offered_tools: Annotated[str, ids.keywords(enum=[*OFFERS])] | None = None
+    prompt_size: Annotated[str, ids.keywords(enum=[*PROMPTS])] | None = None
+    companion_passes: Annotated[str, ids.keywords(enum=[*WAKES])] | None = None
     bypass_session_patterns: ids.Items[str] | None = None
     limits: LimitsIn | None = None
     untrusted_writes: WritePolicy | None = None
@@ -351,7 +351,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if window:
         settings["context_window_tokens"] = window
     for name, value in body.non_null(*_OWN_SETTINGS).items():
-        chosen = dict(value.limits.some) if isinstance(value, LimitsIn) else value
+        chosen = dict(value.limits.present) if isinstance(value, LimitsIn) else value
         is_kept = chosen or (
             name in _KEPT_EMPTY if isinstance(chosen, dict) else chosen is False and name in _KEPT_FALSE
         )
@@ -389,7 +389,7 @@ class WireSecret(
 
 
 AGENT_FIELDS: Point[[WholeAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
-"""Fields of an agent's shape that features fill in; its window has so many tokens."""
+"""Fields of an agent's shape that features fill in. Arguments: the agent, its window in tokens, the embedder."""
 
 if TYPE_CHECKING:
     ManagedGroup = Object
@@ -448,9 +448,9 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
     agent_type = agent_type_of(agent)
     blocks = [WireBlock.make(block) for block in state.blocks]
     secrets = [WireSecret.make(secret) for secret in state.secrets]
-    given: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
+    feature_fields: Object = {"enable_sleeptime": False} if "enable_sleeptime" in wire_fields else {}
     for shown in AGENT_FIELDS(state, facts.window_of(settings), embedder):
-        given |= shown
+        feature_fields |= shown
     return WireAgent.make(
         state,
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
@@ -472,7 +472,7 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
-        **given,
+        **feature_fields,
     )
 
 

@@ -78,12 +78,12 @@ def _embedding(wire_fields: Mapping[str, Any]) -> str | None:
 
 
 def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
-    """The server's embedder; None: there is none, or the length of its vectors is not known before the first."""
+    """The description of the server's embedder; None: there is none, or the length of its vectors is still unknown."""
     return None if embedder is None or embedder.dimensions is None else filled_embedding_config(embedder)
 
 
 def filled_embedding_config(embedder: Embedder | None) -> dict[str, Any]:
-    """The same for a field that is never null. Without an embedder the model is `none`; 0 is an unknown length."""
+    """The embedder for a field that is never null: the model `none` is no embedder, a dimension of 0 is unknown."""
     kind, model = "hugging-face", "none"
     if embedder is not None:
         provider, _, model = embedder.handle.partition("/")

@@ -107,8 +107,8 @@ class ErrorMessage(
 
 
 class ChunkMaker(ABC, Generic[E]):
-    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
-    what a deletion is told of."""
+    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` names the stream in the
+    log; `owner` names what was deleted, if the stream ends because of that."""
 
     owner: ClassVar[str] = "the agent or conversation of the run"
     name: str
@@ -233,7 +233,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
                 yield shape
 
     def _rest(self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int) -> Iterator[Chunk]:
-        """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
+        """The chunks of a group, numbered from `number`, that deltas left out: usually none; all if there were none."""
         if not self._display.includes(group.type):
             return
 
@@ -322,7 +322,7 @@ def _speech_piece(delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[
 
 
 def _ends_batch(event: Event, row: Message) -> bool:
-    """Whether no more results of the row's batch follow."""
+    """Whether an event means that no more results of the same batch as `row`, a stored message with some, follow."""
     if isinstance(event, MessageAdded):
         return event.message is not None and batch_of(event.message) != batch_of(row)
     return isinstance(event, StepStarted | RunEnded | DeltaStreamed)

@@ -62,18 +62,18 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> Context:
     directories = directories_section(view.prefix.system)
     rules = _section(view.prefix.system, *_RULES)
     system = _without(view.prefix.system, blocks, rules, directories, metadata)
-    outside = min(tokens["system prompt"], counter.count(metadata))
-    ruling = min(tokens["system prompt"] - outside, counter.count(rules))
+    metadata_tokens = min(tokens["system prompt"], counter.count(metadata))
+    rule_tokens = min(tokens["system prompt"] - metadata_tokens, counter.count(rules))
     # The summary, which is shown first, stands in no log.
     messages = [StoredMessage.make(message) for message in view.messages[bool(view.prefix.summary) :]]
     summary = "\n".join(filter(None, (metadata, preview.status)))
     functions = [{"type": "function", "function": dict(tool)} for tool in view.prefix.tools]
     parts: dict[str, tuple[int, Any]] = {  # tokens and content
-        "external_memory_summary": (outside + tokens["status"], summary),
-        "system": (tokens["system prompt"] - outside - ruling, system),
+        "external_memory_summary": (metadata_tokens + tokens["status"], summary),
+        "system": (tokens["system prompt"] - metadata_tokens - rule_tokens, system),
         "core_memory": (tokens["memory blocks"], blocks),
         "memory_filesystem": (0, None),
-        "tool_usage_rules": (ruling, rules or None),
+        "tool_usage_rules": (rule_tokens, rules or None),
         "directories": (tokens.get("files", 0), directories or None),
         "summary_memory": (tokens["summary"], view.prefix.summary or None),
         "functions_definitions": (tokens["tools"], functions),
@@ -141,6 +141,7 @@ def _section(text: str, begin: str, end: str) -> str:
 
 
 def _without(text: str, *sections: str) -> str:
+    """The text without the last occurrence of each section; what stood around one is joined by an empty line."""
     for section in filter(None, sections):
         before, _, after = text.rpartition(section)
         text = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))

@@ -169,7 +169,7 @@ class MessageIn(WireRequest):
 
 
 def _tag_of(item: Any) -> str:
-    """The tag of a message in a request. A field that is null counts as missing."""
+    """Which type of `_Item` an entry of `messages` is parsed as: "answer()" or "message()". Null counts as missing."""
     if not isinstance(item, dict):
         return "answer()" if isinstance(item, AnswerIn) else "message()"
     kind = item.get("type")
@@ -264,11 +264,11 @@ class SendRequest(WireRequest):
         """The fields that say in which form the client gets the messages, if they are not the defaults; those of a
         stream if it can be resumed."""
         names = FORM_FIELDS if not self.background else (*FORM_FIELDS, "include_pings")
-        said = self.model_fields_set
+        sent = self.model_fields_set
         shape = {
             name: getattr(self, name)
             for name in names
-            if name in said and getattr(self, name) != type(self).model_fields[name].default
+            if name in sent and getattr(self, name) != type(self).model_fields[name].default
         }
         return shape | ({"stream_tokens": self.stream_tokens} if self.background else {})
 
@@ -448,5 +448,5 @@ async def read_send(
 
 
 def key_of_otids(otids: Sequence[str]) -> str:
-    """The key of a request whose messages have these `otid`s."""
+    """The idempotency key of a request whose messages have these `otid`s."""
     return OTID_KEY + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import MessageId
-from perdure.core.loops import THINKING, split_arguments, with_words
+from perdure.core.loops import THINKING, split_arguments, with_text_argument
 from perdure.core.messages import (
     SEND_MESSAGE,
     CompactionNote,
@@ -113,7 +113,7 @@ class Display:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
         if call.refused or call.awaits is not None or not self.speaks_by(call.name):
             return None
-        return read_string(with_words(call.arguments, self.tool_argument), self.tool_argument)
+        return read_string(with_text_argument(call.arguments, self.tool_argument), self.tool_argument)
 
     def speaks_by(self, tool_name: str) -> bool:
         """Whether calls of this tool are displayed as messages."""

@@ -79,12 +79,12 @@ class WireShape(dict[str, Any]):
         cls._optional = cls._optional.union(optional.split())
 
     @classmethod
-    def make(cls, value: object, **given: Any) -> Self:
-        """The shape of a value. `given`: values of fields, also of some that the document does not list."""
+    def make(cls, value: object, **values: Any) -> Self:
+        """The shape of a value. `values`: values of fields, also of some that the document does not list."""
         made = {
-            name: given.pop(name) if name in given else constant if read is None else read(value)
+            name: values.pop(name) if name in values else constant if read is None else read(value)
             for name, (constant, read) in cls._plan().items()
-        } | given
+        } | values
         if not cls._optional:
             return cls(made)
         return cls({name: one for name, one in made.items() if one is not None or name not in cls._optional})
@@ -99,7 +99,7 @@ class WireShape(dict[str, Any]):
     @classmethod
     @functools.cache
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
-        """Each field in its place: with its value if that is always the same, or with what reads it."""
+        """Name of each field, in order -> (its value if that is always the same, else the function that reads it)."""
         hints = cls._hints()
         values = {name: one for name, one in cls._unlisted.items() if not isinstance(one, _Computed)}
         for name, path in cls._paths.items():
@@ -126,11 +126,11 @@ class WireShape(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    of: Callable[[Any], Any]
+    of: Callable[[Any], Any]  # of the value that a shape is made of
 
 
 def computed(of: Callable[[Any], Any]) -> Any:
-    """The default of a field of the body whose value is computed of the whole value."""
+    """The default of a field in a shape's body that has `of(value)`, where `value` is what the shape is made of."""
     return _Computed(of)
 
 
@@ -140,7 +140,8 @@ def wire_field(name: str, default: Any = None) -> Any:
 
 
 def read(*paths: str, **others: str) -> dict[str, Any]:
-    """Unlisted fields with the values of these paths of attributes, each by its last name or the one that is given."""
+    """Fields for `unlisted` of a shape, each read from a path of attributes such as `run.id`. In `paths` the last name
+    of the path is the field's name; `others` is field -> path."""
     named = {path.rpartition(".")[2]: path for path in paths} | others
     return {name: _Computed(_reader(path, None, stamp)) for name, path in named.items()}
 
@@ -153,7 +154,8 @@ class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_a
 
 
 def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """What reads the attribute at a path, as JSON has it."""
+    """A function of a value that reads the attribute at a path, as JSON has it; None behind a None. `hint` is the
+    field's type: of a shape, or a list of shapes, the attribute is made one. `time` turns a datetime into JSON."""
     names = path.split(".")
     kinds = (hint, *get_args(hint))
     shape = next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, WireShape)), None)

@@ -52,7 +52,7 @@ class Streams:
             task.cancel()
 
     async def settle(self, within_s: float) -> None:
-        """Give tracked work whose runs have ended so many seconds to end."""
+        """Wait up to so many seconds for tracked work to end, as it does soon after its run has."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=within_s)
 

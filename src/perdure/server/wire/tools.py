@@ -280,6 +280,7 @@ def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:
 
 
 def _requirement(text: str) -> dict[str, Any]:
+    """A requirement of pip, such as `httpx==1.0`, as the wire writes it; a version is one that is pinned by `==`."""
     name, pinned, version = text.partition("==")
     return {"name": name.strip(), "version": version.strip()} if pinned else {"name": text, "version": None}
 

@@ -25,12 +25,13 @@ RUNS_MAX = 10
 EVERY_S, STREAM_S = 1.0, 600.0
 
 CHECKED_S = 2.0
-"""How often it is looked whether the key still counts."""
+"""How often a stream checks whether its request would still be admitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What pages show: the newest runs with their status, and the versions of an agent's blocks, archives and facts.
+    """What open pages show: (id, status, stop reason) of the newest runs, and (id, version) of what is in an agent's
+    memory: blocks, archives, and what features have.
 
     `mark` is the store's mark from before they were read. While it stays, nothing else needs to be read again.
     """
@@ -44,10 +45,10 @@ pages = Pages()
 
 
 async def changes(request: Request) -> Response:
-    """An event each time when a run begins, ends or waits, of all agents or of `agent`, and when the memory of `agent`
-    changes: the id of the newest run, and whether memory changed.
+    """Stream an event each time when a run begins, ends or waits, of all agents or of the query's `agent`, and when the
+    memory of that agent changes: the id of the newest run, and whether memory changed.
 
-    The stream ends after ten minutes, and the browser opens it again; it ends, too, when the key counts no more.
+    It ends after ten minutes, and the browser opens it again; and when the request would not be admitted any more.
     """
     library = library_of(request)
     streams: Streams = request.app.state.streams
@@ -55,7 +56,7 @@ async def changes(request: Request) -> Response:
     agent_id = AgentId(named) if named else None
     state = await _load(library, agent_id)  # before the answer begins: a page that is told of it misses nothing later
     return StreamingResponse(
-        _signals(library, streams, agent_id, state, lambda: request.app.state.gate.counts(request.scope)),
+        _signals(library, streams, agent_id, state, lambda: request.app.state.gate.still_admits(request.scope)),
         media_type="text/event-stream",
         headers={**HEADERS, **STREAM_HEADERS},
     )
@@ -69,14 +70,14 @@ async def _signals(
     streams: Streams,
     agent_id: AgentId | None,
     state: State,
-    counts: Callable[[], Awaitable[bool]],
+    is_admitted: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[bytes]:
-    """A server-sent event for each change of this state, until the time is over, `counts` says no or the server
-    stops."""
+    """Yield a server-sent event for each change of `state`, the one that the page shows, until the time is over,
+    `is_admitted` says no or the server stops."""
     clock = asyncio.get_running_loop().time
     end = clock() + STREAM_S
     yield b": open\n\n"
-    while clock() < end and await counts():
+    while clock() < end and await is_admitted():
         waiting = streams.track(_changed(library, agent_id, state, until=clock() + CHECKED_S))
         try:
             await asyncio.wait({waiting})
@@ -92,7 +93,7 @@ async def _signals(
 
 
 async def _changed(library: AsyncPerdure, agent_id: AgentId | None, before: State, *, until: float) -> State:
-    """What there is when it differs from `before`, or when the time is over."""
+    """Wait until the state differs from `before`, or the loop's clock shows `until`, and return it."""
     clock = asyncio.get_running_loop().time
     state = before
     while state == before and clock() < until:
@@ -107,14 +108,14 @@ PAGE_CHANGES: Point[[AsyncPerdure, AgentId], Awaitable[Sequence[tuple[str, int]]
 
 
 async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
-    """What there is now: short reads at any size of the store."""
+    """The state now, by reads that are short at any size of the store; empty if it can't be read."""
     try:
         mark = await library.upkeep.mark()
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
         runs = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
         archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
-        watched = [] if agent_id is None else [await one for one in PAGE_CHANGES(library, agent_id)]
+        of_features = [] if agent_id is None else [await one for one in PAGE_CHANGES(library, agent_id)]
     except (NotFound, StoreError):
         return State()  # read again with the next look
     return State(
@@ -122,7 +123,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         memory=[
             *((one.id, one.version) for one in blocks),
             *((one.id, one.info.version) for one in archives),
-            *(one for some in watched for one in some),
+            *(one for some in of_features for one in some),
         ],
         mark=mark,
     )

@@ -130,7 +130,7 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
 
 
 def _entry_items(entry: TranscriptEntry) -> Iterable[Data]:
-    """What the chat shows of a message, of its edits, and of the failure of the run that it ends."""
+    """What the chat shows of a message, of the edits of memory that it made, and of the failure if its run failed."""
     yield from message_items(entry.message, entry.edits)
     if entry.failure is not None and entry.message.run_id is not None:
         yield _failure_item(entry.message.run_id, entry.failure)
@@ -271,6 +271,7 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
 
 
 def _sse(name: str, data: Mapping[str, object], seq: int | None) -> bytes:
+    """A server-sent event of this name with data as JSON; `seq`, if any, is its id, to resume the stream behind it."""
     number = "" if seq is None else f"id: {seq}\n"
     return f"{number}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 

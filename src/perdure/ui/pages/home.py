@@ -22,7 +22,7 @@ pages = Pages()
 
 @pages.get("/", "home.html")
 async def home(request: Request, library: AsyncPerdure) -> Data:
-    """The agents used last come first."""
+    """The agents, those used last first, the newest runs, and the calls that wait for approval."""
     text = request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
     agents = await library.all_agents.page(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
@@ -55,12 +55,12 @@ def agent_shape(agent: Agent) -> Data:
 
 
 def agent_frame(agent: Agent, title: str, tab: str) -> Data:
-    """What the pages of an agent have in common."""
+    """The data that all pages of an agent have: `title` names the page, `tab` is the tab that is marked."""
     return {"title": f"{agent.name} · {title}", "agent": agent_shape(agent), "tab": tab}
 
 
 def run_shape(run: Run, usage: Usage | None = None) -> Data:
-    """What lists of runs show. `usage`: what it took so far, which its row holds from its end on."""
+    """What lists of runs show. `usage`: the tokens so far of a run that goes on, which its row has only at its end."""
     own = ("id", "conversation_id", "status", "stop_reason", "created_at")
     return {
         **attributes(run, *own, agent_id="key.agent_id", steps="step_count"),

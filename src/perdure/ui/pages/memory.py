@@ -81,7 +81,7 @@ async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> lis
 
 
 async def _labels(agent: AsyncAgentById, block: Block) -> list[str]:
-    """The labels from outside of lines that a block holds, the least trusted first."""
+    """The trust labels of the untrusted sources that lines in a block come from, the least trusted first."""
     lines, found = set(block.value.split("\n")), set[TrustLabel]()
     for version in await agent.blocks.history(block.label, limit=VERSIONS_MAX):
         added = (text for mark, text in diff_lines(version.diff) if mark == "+")
@@ -119,7 +119,7 @@ def block_shape(block: Block) -> Data:
 
 
 def passage_shape(passage: Passage) -> Data:
-    """A passage with its origin."""
+    """A passage as the page shows it, with its source, such as a file."""
     return attributes(passage, "id", "text", "tags", "state", at="created_at") | {"source": dict(passage.source)}
 
 
@@ -238,4 +238,5 @@ async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _notice(text: str, correction: Correction) -> Notice:
+
     return correction_notice(text, correction.agent_id, correction.number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def build_routes() -> list[BaseRoute]:
 
 
 def refused_page(request: Request, status: int, text: str) -> Response:
-    """The page for a request that its key may not make, or not yet; what a form holds stays, with a notice."""
+    """The page for a request that its key may not make, or not yet; a form keeps what is in it, and shows a notice."""
     is_action = request.method != "GET"
     data = {"error": "Nothing was changed." if is_action else text, "title": "Not allowed"}
     return html("error.html", data, request, notice=Notice(text, is_error=True) if is_action else None, status=status)
@@ -41,17 +40,11 @@ def refused_page(request: Request, status: int, text: str) -> Response:
 
 async def static(request: Request) -> Response:
     """A file of the dashboard. Its address names the version, so that a browser may keep it."""
-    name = request.path_params["name"]
-    if name not in _static_names():
+    path = STATIC / request.path_params["name"]
+    if path.suffix not in TYPES or not path.is_file():
         raise HTTPException(404)
-    path = STATIC / name
     headers = {"cache-control": "max-age=31536000, immutable" if "v" in request.query_params else "no-cache"}
     return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers={**HEADERS, **headers})
-
-
-@functools.cache
-def _static_names() -> frozenset[str]:
-    return frozenset(path.name for path in STATIC.iterdir() if path.suffix in TYPES)
 
 
 async def sign_in(request: Request) -> Response:
@@ -59,7 +52,7 @@ async def sign_in(request: Request) -> Response:
     gate: Gate = request.app.state.gate
     token = request.query_params.get("token")
     cookie = None if token is None else await gate.sessions.redeem(token)
-    problem = token is not None and cookie is None and gate.needed
+    problem = token is not None and cookie is None and gate.needs_key
     answer = _form(request, 200, problem=problem, signed_in=cookie is not None)
     if cookie is not None:
         _set_cookie(answer, cookie, request)

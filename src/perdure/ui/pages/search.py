@@ -59,7 +59,7 @@ async def search(request: Request, library: AsyncPerdure) -> Data:
 
 
 async def _blocks(library: AsyncPerdure, blocks: Sequence[Block]) -> list[Data]:
-    """Blocks, each with an agent that has it."""
+    """What the page shows of blocks: each with the beginning of its value and an agent that has it."""
     shapes = []
     for block in blocks:
         owners = await library.all_agents.page(AgentFilter(block_id=block.id), Page(1, ascending=True), "created")
@@ -69,7 +69,7 @@ async def _blocks(library: AsyncPerdure, blocks: Sequence[Block]) -> list[Data]:
 
 
 async def _passages(library: AsyncPerdure, hits: Sequence[PassageHit]) -> list[Data]:
-    """Passages, each with the name of its archive and an agent that has it."""
+    """What the page shows of passages: each with its beginning, the name of its archive and an agent that has that."""
     owners: dict[ArchiveId, tuple[str, AgentId | None]] = {}
     for archive_id in dict.fromkeys(hit.passage.archive_id for hit in hits):
         archive = (await library.archives.get(archive_id)).info

@@ -51,7 +51,7 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
         },
         "version": VERSION,
         "whole_server": True,
-        "key_needed": request.app.state.gate.needed,
+        "key_needed": request.app.state.gate.needs_key,
         "rows": sorted(rows, key=lambda row: not row["is_set"]),
         "store": library.upkeep.place,
     }

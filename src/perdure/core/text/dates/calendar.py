@@ -25,7 +25,7 @@ Period = tuple[date, date]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The current time in UTC, and the local day at that time."""
+    """The current time in UTC, the local day at that time, and the time zone `home` that decides where days begin."""
 
     now: datetime
     today: date
@@ -33,7 +33,7 @@ class Clock:
 
     @classmethod
     def build(cls, now: datetime, timezone: str | None) -> Clock:
-        """Build a clock; a time without an offset is UTC. `timezone` None: that of `now`."""
+        """Build a clock; a `now` without an offset is UTC. `timezone`: an IANA name; None: the zone of `now`."""
         now = now.replace(tzinfo=now.tzinfo or UTC)
         home = zone(timezone) if timezone else now.tzinfo or UTC
         try:
@@ -46,7 +46,7 @@ class Clock:
         return replace(self, today=today)
 
     def moment(self, edge: date) -> datetime:
-        """Return the edge in UTC. Where clocks skip midnight, the day begins at the skip."""
+        """Return the edge of a period as a moment in UTC. Where clocks skip midnight, the day begins at the skip."""
         if isinstance(edge, datetime):
             return edge
         try:
@@ -72,7 +72,7 @@ def months(year: int, number: int, count: int = 1) -> Period:
 
 
 def unit(clock: Clock, name: str, shift: int | None) -> Period:
-    """Return the calendar unit `shift` units after the current one: ("week", -1) is last week; None: the last begun."""
+    """Return the unit `name` that is `shift` units from now, ("week", -1) is last week; None: the latest begun."""
     today, later = clock.today, shift or 0
     if size := MONTHS.get(name):
         return months(0, ((12 * today.year + today.month - 1) // size + later) * size + 1, size)
@@ -87,7 +87,7 @@ def unit(clock: Clock, name: str, shift: int | None) -> Period:
 
 
 def rolling(clock: Clock, count: int, name: str) -> Period:
-    """Return the period from so many units back to the end of today; for a negative count, from today on."""
+    """Return the period from `count` units of `name` ago to the end of today; if negative, from today on."""
     today = clock.today
     if name in STEPS:
         return clock.now + min(-count, 0) * STEPS[name], clock.now + max(-count, 0) * STEPS[name]
@@ -110,7 +110,7 @@ def day_part(clock: Clock, day: date, part: str) -> Period:
 
 
 def weekday(clock: Clock, number: int, shift: int | None) -> date:
-    """Return a weekday, 0 is Monday: -1 before today, 0 in this week, 1 after today, None the latest."""
+    """Return the weekday `number`, 0 is Monday. `shift`: before today -1, this week's 0, after today 1, latest None."""
     back = (clock.today.weekday() - number) % 7
     if shift is not None:
         back = {-1: back or 7, 0: clock.today.weekday() - number}.get(shift, back - 7)
@@ -128,10 +128,11 @@ def day_within(period: Period, offset: int) -> date:
 def yearly(
     clock: Clock, of_year: Callable[[int], Period], shift: int | None, year_shift: int | None, in_year: int | None
 ) -> Period:
-    """Return the period of one year.
+    """Return `of_year(year)`, a period that every year has, of the year that a text means.
 
     The year is `in_year`, else the clock's plus `year_shift`, else the last (-1), this (0) or next (1) one with the
     period, else the latest one in which the period has begun. Years without it are passed over (29 February).
+    Raises: ValueError, OverflowError: there is no such period.
     """
     today, here = clock.today, clock.today.year
     if in_year is not None or year_shift is not None:
@@ -176,7 +177,7 @@ def part_of(period: Period, part: str) -> Period:
 
 
 def _easter(year: int) -> Period:
-    """Good Friday to Easter Monday. Source: the Gregorian computus of Meeus, Jones and Butcher."""
+    """Return Good Friday to Easter Monday. Source: the Gregorian computus of Meeus, Jones and Butcher."""
     a, b, c = year % 19, year // 100, year % 100
     h = (19 * a + b - b // 4 - (b - (b + 8) // 25 + 1) // 3 + 15) % 30
     w = (32 + 2 * (b % 4) + 2 * (c // 4) - h - c % 4) % 7
@@ -192,7 +193,7 @@ def _thanksgiving(year: int) -> Period:
 
 
 def _same_day(month: int, day: int, count: int = 1) -> Callable[[int], Period]:
-    """Return a feast on the same day of every year."""
+    """Return the function year -> period of a feast that begins on the same date every year and lasts `count` days."""
     return lambda year: days(date(year, month, day), count)
 
 

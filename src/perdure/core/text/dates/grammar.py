@@ -34,7 +34,7 @@ class Language:
 
 
 def _load() -> dict[str, Language]:
-    """Load the file. Returns: name -> language."""
+    """Read `languages.toml` beside this file. Returns: name -> language."""
     data = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
     shared = data.pop("shared")
     languages = {}
@@ -54,7 +54,7 @@ def _load() -> dict[str, Language]:
 
 
 def _table(text: str) -> dict[str, str]:
-    """Parse "value: words; value: words"; "5.. words" numbers the words from 5 on."""
+    """Parse "value: words; ..." to word -> value; "5.. words" numbers them from 5 on, `a/b` alike; `_` is a space."""
     found: dict[str, str] = {}
     for row in " ".join(text.split()).split("; "):
         value, _, words = row.rpartition(": ")
@@ -107,9 +107,12 @@ _compiled = functools.cache(re.compile)
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Characters `first` to `last` of a query, and what they mean.
+    """A date or period in a query.
 
     Args:
+        first, last: its characters [`first`, `last`) in the query.
+        resolve: what it means at a given clock.
+        needs: what must stand with it to make it a date.
         floating: it means the latest of several, so that the other end of a range can move it.
         weekday: the name of a day, which says no more where a date follows.
     """
@@ -124,7 +127,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DateRule:
-    """A pattern, tried when one of its heads is among the query's words and characters; "0" stands for any digit."""
+    """A pattern for dates, tried when one of `heads` is among the query's words and characters.
+
+    Args:
+        kind: the method of `_Match` that reads a match.
+        values: group -> its text, for groups that the pattern leaves out.
+        heads: words or characters; "0" stands for any digit.
+        source: the regular expression.
+    """
 
     kind: str
     language: Language
@@ -133,7 +143,7 @@ class DateRule:
     source: str
 
     def phrases(self, text: str) -> Iterator[Phrase]:
-        """Find the phrases of this rule in a folded text. The pattern is compiled at its first use."""
+        """Yield the phrases of this rule in `text`, as `spans` folds it. The pattern is compiled at its first use."""
         for match in islice(_compiled(self.source).finditer(text), MATCHES_MAX):
             phrase = getattr(_Match(match, self), self.kind)()
             if phrase is not None:
@@ -180,6 +190,7 @@ class _Match:
         return self._phrase(lambda clock: calendar.rolling(clock, most if most > 0 else least, name))
 
     def weekday(self) -> Phrase:
+        """Return the phrase of a weekday, such as "next Monday" or "Monday of last week"."""
         number, shift, week = self._number("weekday", "weekday_short") or 0, self._shift(), self._number("week")
         if "units" in self._groups:
             shift, week = None, shift or 0
@@ -236,9 +247,8 @@ class _Match:
         )
 
     def _month_needs(self, day: int | None, after: str) -> Needs:
-        """Return what a month without a year needs: "may" a preposition, "may 3 people" too, but not "may
-        3rd" or "may 3?".
-        """
+        """Return what a month without a year needs: "may" a preposition, "may 3 people" too, but not "may 3rd" or
+        "may 3?". `day`: the day that follows it, if any; `after`: the word after the match."""
         name = self._groups.get("month", "")
         if day is None:
             return "preposition" if name in _every("doubtful") else "nothing"
@@ -265,6 +275,7 @@ class _Match:
     def _phrase(
         self, resolve: Resolve, needs: Needs = "nothing", *, floating: bool = False, weekday: bool = False
     ) -> Phrase:
+        """Return the phrase of the whole match; what the rule itself needs comes before `needs`."""
         needs = cast(Needs, self._groups.get("needs", needs))
         return Phrase(*self._match.span(), resolve, needs, floating, weekday)
 
@@ -274,7 +285,7 @@ class _Match:
         return self._tables.get(category, {}).get(text, text)
 
     def _number(self, *categories: str) -> int | None:
-        """Return the value of the first of these groups that matched, as a number."""
+        """Return the value of the first of these groups that matched, as a number; None: none did."""
         values = (value for category in categories if (value := self._value(category)))
         return next(map(_parse_number, values), None)
 
@@ -283,9 +294,7 @@ class _Match:
         return self._number("shift", "after")
 
     def _count(self) -> tuple[int, int, str]:
-        """Return (least, most, unit) of a count: (3, 3, "day"), or (2, 5, "week") for a few weeks; ahead is
-        negative.
-        """
+        """Return (least, most, unit) of a count: (3, 3, "day"); (2, 5, "week") for a few weeks; ahead is negative."""
         value, unit = self._value("counted_days") or self._value("numbers"), self._value("units") or "day"
         least, most = (_parse_number(number) for number in (value.split("-") * 2)[:2])
         return (-most, -least, unit) if "ahead" in self._groups else (least, most, unit)
@@ -326,7 +335,7 @@ def rules() -> tuple[DateRule, ...]:
 
 
 def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> DateRule:
-    """Build a rule: its pattern, and the words that it needs."""
+    """Return the rule of a row in `Language.rules`, with names in the pattern replaced by words."""
     for name, expansion in (_SPACELESS_NAMES if language.signs else _SPACED_NAMES).items():
         pattern = pattern.replace(name, expansion)
     source = _NAME.sub(lambda name: _words_of(language, *name.groups()), pattern)
@@ -341,7 +350,8 @@ def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str
 
 
 def _words_of(language: Language, plain: str, category: str, chosen: str | None) -> str:
-    """Return the words of a table as a pattern group; only those with the values of `chosen`."""
+    """Return the words of the table `category` as a group of a pattern, without a name if `plain` is not empty; only
+    words with values in `chosen`, which spaces separate, None: all."""
     table = language.tables.get(category, {})
     words = alternatives(word for word, value in table.items() if chosen is None or value in chosen.split())
     if category == "numbers":
@@ -350,5 +360,5 @@ def _words_of(language: Language, plain: str, category: str, chosen: str | None)
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Return the alternatives of a pattern, longest first; one that never matches for no words."""
+    """Return words as alternatives of a pattern, the longest first; for no words a pattern that never matches."""
     return "|".join(sorted(words, key=len, reverse=True)) or "(?!)"

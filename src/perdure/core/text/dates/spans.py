@@ -80,7 +80,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def _phrases(text: str) -> Sequence[Phrase]:
-    """Find the phrases of a text with the words around them; their times are resolved by each clock."""
+    """Return the phrases of a text with the words around them, in order; a clock resolves their times later."""
     folded = _fold(text)
     heads = set(_WORD.findall(folded))
     if re.search("[0-9]", folded):
@@ -97,19 +97,17 @@ def _phrases(text: str) -> Sequence[Phrase]:
 
 
 _known_phrases = functools.lru_cache(maxsize=16)(_phrases)
-"""The same of the last queries: a search of many agents asks for them once for each."""
+"""`_phrases` with the results of the last queries: a search of many agents asks for the same ones for each."""
 
 
 def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:
-    """Return the words of a category, in all languages or in those with or without spaces, as alternatives of
-    a pattern.
-    """
+    """Return words of a category as a pattern: of languages with or without `spaces`, with this value; None: all."""
     tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is None or spaces is not bool(item.signs))
     return alternatives({word for table in tables for word, found in table.items() if value in (None, found)})
 
 
 def _groups(category: str, *, spaces: bool) -> str:
-    """Return the same with a named group for each value."""
+    """Return the words of a category, as `_words` does, in a group for each value, named after it."""
     tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is not bool(item.signs))
     values = dict.fromkeys(value for table in tables for value in table.values())
     return "|".join(f"(?P<{value}>{_words(category, spaces=spaces, value=value)})" for value in values)
@@ -117,7 +115,7 @@ def _groups(category: str, *, spaces: bool) -> str:
 
 @functools.cache
 def patterns() -> dict[str, re.Pattern[str]]:
-    """Compile the patterns of the words before, after and between phrases."""
+    """Return name -> pattern of the words before, after and between phrases."""
     article = f"(?:(?:{'|'.join(word for word in _words('article').split('|') if word[-1] != chr(39))}) |l')?"
     found = {
         "portion before": rf"(?<!\w)(?:the )?(?:{_groups('portion', spaces=True)}"
@@ -138,7 +136,8 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
-    """Join the phrases with their "early", "end of", 底; drop a weekday that a date behind it says more exactly."""
+    """Return the phrases of the text `folded`, each with its "early", "end of", 底; without a weekday that a date
+    behind it says more exactly. Changes `phrases`."""
     found: list[Phrase] = []
     for index, phrase in enumerate(phrases):
         after = phrases[index + 1] if index + 1 < len(phrases) else None
@@ -161,12 +160,13 @@ def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
 
 
 def _part(resolve: Resolve, portion: str) -> Resolve:
-    """Return a part of a period, such as its beginning."""
+    """Return a function like `resolve` that returns only a part of its period; see `part_of`."""
     return lambda clock: part_of(resolve(clock), portion)
 
 
 def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
-    """Join the phrases with their "since", "before", "in", and two of them where they are the ends of a range."""
+    """Yield the phrases of the text `folded`, each with its "since", "before", "in"; two are joined where they are the
+    ends of a range. Changes `phrases`."""
     floor, index = 0, 0
     while index < len(phrases):
         phrase = phrases[index]
@@ -212,12 +212,13 @@ def _has_needed_words(phrase: Phrase, relation: str) -> bool:
 
 
 def _not_after(resolve: Resolve, other: Resolve) -> Resolve:
-    """Return the latest period that does not follow the other."""
+    """Return a function like `resolve` for the latest period that does not begin after that of `other`."""
     return lambda clock: resolve(clock.on(_day(other(clock)[0])))
 
 
 def _relation_before(folded: str, phrase: Phrase, floor: int) -> tuple[str, int]:
-    """Return the relation right before the phrase and where it begins; ("", the phrase's beginning) for none."""
+    """Return (the relation right before the phrase, such as "since", its first character); without a relation ("",
+    the phrase's first character). `floor`: the character before which nothing is read."""
     begin = max(floor, phrase.first - _AROUND)
     for name in ("relation before", "spaceless relation before"):
         if found := patterns()[name].search(folded, begin, phrase.first):
@@ -226,7 +227,7 @@ def _relation_before(folded: str, phrase: Phrase, floor: int) -> tuple[str, int]
 
 
 def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int:
-    """Return where the range of the two phrases ends; 0 if they are no range."""
+    """Return the character at which the range from `phrase`, behind `relation`, to `after` ends; 0: it is no range."""
     between = folded[phrase.last : after.first]
     if len(between) > _AROUND:
         return 0
@@ -238,12 +239,13 @@ def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int
 
 
 def _range(phrase: Phrase, after: Phrase) -> Resolve:
-    """Return the period from the beginning of one phrase to the end of the other.
+    """Return the function that resolves the period from the beginning of `phrase` to the end of `after`.
 
     A floating end follows the other: in "March to May 2023" both are of 2023; "Monday to Wednesday" is in one week.
     """
 
     def resolve(clock: Clock) -> Period:
+        """The range at this clock; the end that floats is moved to the other one."""
         if after.floating and not phrase.floating:
             first = phrase.resolve(clock)
             second = after.resolve(clock.on(_day(first[0]) + timedelta(days=364)))
@@ -259,13 +261,15 @@ def _range(phrase: Phrase, after: Phrase) -> Resolve:
 
 
 def _day(edge: date) -> date:
+    """Return the day of a period's edge, which may be a moment."""
     return edge.date() if isinstance(edge, datetime) else edge
 
 
 def _open_side(resolve: Resolve, relation: str) -> Resolve:
-    """Open one side of a period as the relation says."""
+    """Return a function like `resolve` for the period open on one side, as "since", "after", "before", "until" say."""
 
     def resolve_open(clock: Clock) -> Period:
+        """The period with one side open, at this clock."""
         begin, end = resolve(clock)
         open_side = {"since": (begin, LATEST), "after": (end, LATEST), "before": (EARLIEST, begin)}
         return open_side.get(relation, (EARLIEST, end))

@@ -24,14 +24,14 @@ from perdure.storage.tx import Tx
 log = logging.getLogger(__name__)
 
 SUMMARIES_MAX = 10
-"""The most communities that are summarized at once; the rest follows after the next run."""
+"""The most communities that are summarized at once; others follow after the next run."""
 
 Due = Sequence[tuple[Community, CommunityFacts]]
 
 
 async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
-    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError;
-    PutBack, if nobody waits."""
+    """Summarize communities of the agent's graph that have changed; return how many. `piece` is as of `extract_due`.
+    Raises: NotFound, StoreError; PutBack, if no caller waits."""
     at = ports.clock.now()
     async with piece():
         graph, due, extractor = await ports.store.read(_load_due, ports, agent_id, at)
@@ -49,11 +49,13 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
             log.warning("communities of %s are summarized by their facts: %s", graph.id, error)
 
     def again(tx: Tx, community: Community) -> object:
+        """Return a community and what its summary is made from, as they are now; None: it is gone."""
         tx.of(Graphs).lock(graph.id)
         now = tx.of(Entities).find_community(graph.id, community.seq)
         return None if now is None else (now, summary_facts(tx, graph, now, at=at))
 
     def store(tx: Tx) -> int:
+        """Store the summaries of communities that have not changed since they were loaded; return how many."""
         return sum(
             store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
             for (community, facts), summary in zip(due, summaries, strict=True)
@@ -65,7 +67,8 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
 
 
 def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:
-    """Load the communities that are due, with their facts, and what may summarize them. Raises: NotFound."""
+    """Load the agent's graph, its communities whose summaries are due with their facts, and the extractor that may
+    write these; each None or empty if there is none. Raises: NotFound."""
     graph = tx.of(Graphs).find_by_agent(agent_id)
     communities = [] if graph is None else tx.of(Entities).list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
     if graph is None or not communities:

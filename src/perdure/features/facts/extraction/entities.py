@@ -32,11 +32,12 @@ _PRONOUN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entities:
-    """Valid entities, in order.
+    """The entities of an answer that may be stored.
 
     Attributes:
-        places: name or alias, as `name_key` writes it -> the place of the entity.
-        ambiguous: names that two entities of the answer have.
+        items: in order, the speakers first.
+        places: name or alias, as `name_key` writes it -> the place of the entity in `items`.
+        ambiguous: names, in the same form, that two entities of the answer have.
     """
 
     items: Sequence[NewEntity]
@@ -50,7 +51,8 @@ class Entities:
 
 
 def valid_entities(batch: ReadBatch, extraction: Extraction, dropped: Counter[str]) -> Entities:
-    """Return the entities that may be stored, the speakers first, each with the known entity that it is."""
+    """Return the entities of an answer that may be stored, the speakers first, each with the known entity that it is.
+    `dropped` gains reasons with counts for the others."""
     valid: list[NewEntity] = []
     relations = {fact.relation.replace("_", " ").casefold() for fact in extraction.facts}
     speaker = speaker_of(batch.turns)
@@ -89,27 +91,27 @@ def valid_entities(batch: ReadBatch, extraction: Extraction, dropped: Counter[st
 
 
 def names_of(entity: Entity) -> Iterator[str]:
-    """Yield the name and the aliases of a known entity as keys."""
+    """Yield the name and the aliases of a known entity in the form of `name_key`."""
     yield name_key(entity.name)
     yield from map(name_key, entity.aliases)
 
 
 def _reason_to_drop(batch: ReadBatch, one: ExtractedEntity, name: str) -> str:
-    """Return why an entity can't be stored; empty: it can."""
+    """Return why an entity, under this cleaned name, can't be stored; empty: it can."""
     if not name or len(name) > NAME_MAX_CHARS or not any(map(str.isalnum, name)):
         return "no name"
     if _PRONOUN.fullmatch(name):
         return "pronoun"
     if one.known and not 1 <= one.known <= len(batch.entities):
         return "unknown entity"
-    if one.known and one.known > 0 and not _may_be(batch, batch.entities[one.known - 1], one, name):
+    if one.known and one.known > 0 and not _is_plausible(batch, batch.entities[one.known - 1], one, name):
         return "another entity"
     dates = spans(name, now=batch.turns[0].occurred_at) if batch.turns and one.type in ("Concept", "Object") else ()
     return "date" if any(len(span.text) >= len(name) for span in dates) else ""
 
 
-def _may_be(batch: ReadBatch, known: Entity, one: ExtractedEntity, name: str) -> bool:
-    """Return whether an extracted entity can be this known one: it has its name, or a trusted turn says the new one."""
+def _is_plausible(batch: ReadBatch, known: Entity, one: ExtractedEntity, name: str) -> bool:
+    """Return whether an entity can be the known one: it has its name, or a trusted turn says the new `name`."""
     if not type_fits(known.type, one.type):
         return False
     if not {name_key(name), *map(name_key, one.aliases)}.isdisjoint(names_of(known)):
@@ -118,37 +120,38 @@ def _may_be(batch: ReadBatch, known: Entity, one: ExtractedEntity, name: str) ->
 
 
 def is_said(batch: ReadBatch, name: str) -> bool:
-    """Return whether a trusted turn has this name, or is spoken by it."""
+    """Return whether a trusted turn of the batch, or one before it, has this name or a speaker of this name."""
     said = (turn for turn in (*batch.context, *batch.turns) if turn.trust in TRUSTED)
     return any(name_key(name) in name_key(f"{turn.speaker} {turn.text}") for turn in said)
 
 
-def _build(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
-    """Return an entity to store, without what may not be stored."""
-    place = one.known
-    if place is None:  # a speaker who says a name for the first time is nobody who has it already
-        place = 0 if one.is_new_name else _resolve(batch, one, extraction)
+def _build(batch: ReadBatch, extracted: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
+    """Return an entity to store, without credentials, pronouns and, if a turn is untrusted, without what only it says.
+    `dropped` gains counts of attributes that are left out."""
+    place = extracted.known
+    if place is None:  # a user who introduces himself is no known entity of that name
+        place = 0 if extracted.is_new_name else _resolve(batch, extracted, extraction)
     known = batch.entities[place - 1] if place else None
-    aliases = [without_credentials(alias.strip()[:NAME_MAX_CHARS]) for alias in one.aliases]
-    if any(turn.trust not in TRUSTED for turn in batch.turns):  # what others say names nobody, and describes nobody
+    aliases = [without_credentials(alias.strip()[:NAME_MAX_CHARS]) for alias in extracted.aliases]
+    if any(turn.trust not in TRUSTED for turn in batch.turns):  # untrusted texts must not rename or describe anything
         aliases = [alias for alias in aliases if is_said(batch, alias)]
-        one = replace(one, summary="", attributes={}, is_new_name=False)
+        extracted = replace(extracted, summary="", attributes={}, is_new_name=False)
     return NewEntity(
-        name=without_credentials(one.name),
-        type=one.type,
+        name=without_credentials(extracted.name),
+        type=extracted.type,
         known=0 if place == 0 else None if known is None else known.seq,
-        is_new_name=one.is_new_name,
+        is_new_name=extracted.is_new_name,
         aliases=tuple(dict.fromkeys(alias for alias in aliases if alias and not _PRONOUN.fullmatch(alias)))[
             :ALIASES_MAX
         ],
-        summary=without_credentials(" ".join(one.summary.split())[:SUMMARY_MAX_CHARS]),
-        attributes=_attributes(batch, one, known, dropped),
+        summary=without_credentials(" ".join(extracted.summary.split())[:SUMMARY_MAX_CHARS]),
+        attributes=_attributes(batch, extracted, known, dropped),
     )
 
 
 def _resolve(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction) -> int | None:
-    """Return the place of the known entity that has this name: the only one, or of several the only one that a known
-    fact connects with another entity of the extraction. None: there is none."""
+    """Return the place of the known entity that has the name of `one`, from 1; None: there is none; 0: it is not clear.
+    Of several it is the only one that a known fact connects with another entity of the extraction."""
     found = [
         place
         for place, known in enumerate(batch.entities, 1)
@@ -177,7 +180,7 @@ def _resolve(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction) -> 
 def _attributes(
     batch: ReadBatch, one: ExtractedEntity, known: Entity | None, dropped: Counter[str]
 ) -> Mapping[str, Any]:
-    """Return the attributes that fit the schema of the entity's type, each checked alone."""
+    """Return the attributes that fit the schema of the entity's type, each checked alone; count others in `dropped`."""
     schema = batch.schema.entity_types.get(known.type if known else one.type) or {}
     properties = schema.get("properties") or {}
     fitting: dict[str, Any] = {}
@@ -193,7 +196,7 @@ def _attributes(
 
 
 def _clean(value: Any) -> Any:
-    """Return a JSON value without credentials."""
+    """Return a JSON value with all credentials in it replaced."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
@@ -202,9 +205,9 @@ def _clean(value: Any) -> Any:
 
 
 def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewEntity]:
-    """Return the entities with the users who speak before the others, also those that the extractor left out."""
-    first: list[NewEntity] = []
-    rest = list(entities)
+    """Return the entities with the trusted users who speak before the others, also users that are not among them."""
+    speakers: list[NewEntity] = []
+    others = list(entities)
     for speaker in dict.fromkeys(turn.speaker for turn in batch.turns if turn.is_user and turn.trust in TRUSTED):
         key = name_key(speaker)
         named = [one for one in batch.entities if key in names_of(one)]
@@ -212,23 +215,23 @@ def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewE
         index = next(
             (
                 index
-                for index, one in enumerate(rest)
+                for index, one in enumerate(others)
                 if key in (name_key(one.name), *map(name_key, one.aliases)) or (one.known and [one.known] == known)
             ),
             None,
         )
         if index is not None:
-            entity = rest.pop(index)
-            first.append(replace(entity, known=known[0]) if entity.known is None and len(known) == 1 else entity)
+            entity = others.pop(index)
+            speakers.append(replace(entity, known=known[0]) if entity.known is None and len(known) == 1 else entity)
         elif len(named) == 1:
             (one,) = named
-            first.append(NewEntity(name=one.name, type=one.type, known=one.seq, aliases=one.aliases))
+            speakers.append(NewEntity(name=one.name, type=one.type, known=one.seq, aliases=one.aliases))
         elif without_credentials(speaker) == speaker:
-            first.append(NewEntity(name=speaker, type=_person(batch), known=0 if named else None))
-    return first + rest
+            speakers.append(NewEntity(name=speaker, type=_person(batch), known=0 if named else None))
+    return speakers + others
 
 
 def _person(batch: ReadBatch) -> str:
-    """Return the type of a speaker: Person, or what the graph has in its place."""
+    """Return the type of a user: `Person`, or the first of the graph's types if it has no such."""
     types = list(batch.schema.entity_types)
     return "Person" if "Person" in types or not types else types[0]

@@ -41,13 +41,15 @@ BATCHES_MAX = 1_000
 async def extract_due(
     ports: FactPorts, line: Line, *, rest: bool = False, piece: Piece | None = None
 ) -> Sequence[Fact]:
-    """Extract the batches of a conversation that are due, with `rest` also one that is not full, the passages of the
-    agent's own archive, and what else waits in its graph; return the new facts.
+    """Extract the batches of a conversation that are due; return the new facts.
 
     Args:
-        piece: opens a piece of the work in the background, which ends where somebody asks for the same; the extractor
-            is called outside of it. None: somebody asks, and waits.
-    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: it changes all the time.
+        line: agent and number of the conversation.
+        rest: whether also a batch that is not full, passages of the agent's own archive, and texts that wait in its
+            graph.
+        piece: makes a context for each step of background work, in which it ends if a caller asks for the same
+            conversation; the extractor is called outside of it. None: a caller asks, and waits.
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: what is read changes all the time.
     """
     if piece is None:
         with ports.waiting.take(line), ports.background.foreground.person():
@@ -58,7 +60,8 @@ async def extract_due(
 async def _extract_all(
     ports: FactPorts, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
 ) -> Sequence[Fact]:
-    """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
+    """Extract batch by batch until nothing is due, or `is_taken` says that another task extracts the conversation. The
+    other parameters, and errors, are those of `extract_due`."""
     facts: list[Fact] = []
 
     async def load() -> LoadedBatch | None:
@@ -87,7 +90,7 @@ async def _extract_all(
             facts += await _extract_waiting(
                 ports, lambda tx: tx.of(Graphs).find_by_agent(line[0]), line[0], piece, is_taken
             )
-        except ModelError as error:  # of texts that somebody gave, which keep nobody waiting for their own
+        except ModelError as error:  # texts that programs gave must not fail this conversation's extraction
             if may_pass(error) and piece is not AT_ONCE:
                 raise
             log.warning("texts of %s wait: %s: %s", line[0], type(error).__name__, error)
@@ -101,14 +104,17 @@ async def _extract_all(
 async def extract_texts(
     ports: FactPorts, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]
 ) -> Sequence[Fact]:
-    """Extract these texts and documents, with the settings of an agent, if there is one; return the facts that are new.
-    Then extract some that earlier calls have left: that fails for nobody.
+    """Extract these texts and documents; return the facts that are new. Then extract some texts that earlier calls have
+    left; errors of these are only logged.
 
-    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: they change all the time.
+    Args:
+        agent_id: whose settings count; None: the defaults.
+        own: the episodes of the texts, all of the graph.
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: what is read changes all the time.
     """
     facts: list[Fact] = []
     seqs = [episode.seq for episode in own]
-    left, loaded = set(seqs), None
+    open_seqs, loaded = set(seqs), None
 
     async def load() -> LoadedBatch | None:
         nonlocal loaded
@@ -120,13 +126,13 @@ async def extract_texts(
             try:
                 while (found := await _extract(ports, load)) is not None:
                     facts += found
-                    left -= set() if loaded is None else {episode.seq for episode in loaded.episodes}
+                    open_seqs -= set() if loaded is None else {episode.seq for episode in loaded.episodes}
             except Exception:
                 if agent_id is not None:
                     ports.waiting.note((agent_id, 0))  # the background comes back to it
                 raise
-            if left:  # somebody else was quicker
-                facts += await ports.store.read(lambda tx: tx.of(Facts).list_by_episodes(graph.id, sorted(left)))
+            if open_seqs:  # another task extracted these first
+                facts += await ports.store.read(lambda tx: tx.of(Facts).list_by_episodes(graph.id, sorted(open_seqs)))
         try:
             await _extract_waiting(ports, lambda tx: graph, agent_id, batches_max=1)
         except Exception as error:
@@ -143,22 +149,31 @@ async def _extract_waiting(
     *,
     batches_max: int = BATCHES_MAX,
 ) -> Sequence[Fact]:
-    """Extract the texts that wait in a graph, besides those of which somebody else takes care; one that could not be
-    before stands alone. Return the new facts. Raises: as `extract_due`."""
+    """Extract the texts that wait in a graph and that no other task extracts now, at most `batches_max` batches; return
+    the new facts.
+
+    Args:
+        find: loads the graph; None: there is none.
+        agent_id: whose settings count; None: the defaults.
+        is_taken: whether another task extracts this conversation, so that this one ends.
+    Raises: as `extract_due`.
+    """
     facts: list[Fact] = []
     waiting = ports.waiting
 
     def read(tx: Tx) -> LoadedBatch | None:
+        """Load the next texts that no other task extracts; None: there are none."""
         if (graph := find(tx)) is None:
             return None
-        without, home = frozenset(waiting.texts), ports.settings.timezone
-        return load_text_batch(tx, graph, agent_id, without=without, timezone=home)
+        without, timezone = frozenset(waiting.texts), ports.settings.timezone
+        return load_text_batch(tx, graph, agent_id, without=without, timezone=timezone)
 
     for _ in range(batches_max):
         with contextlib.ExitStack() as taken:
 
             async def load() -> LoadedBatch | None:
-                taken.close()  # it is loaded anew
+                """Load the next texts, and keep other tasks from them until `taken` is closed."""
+                taken.close()  # `_extract` calls this again after a change
                 async with piece():
                     loaded = None if is_taken() else await ports.store.read(read)
                 ids = () if loaded is None else [episode.id for episode in loaded.episodes]
@@ -175,11 +190,11 @@ async def _extract_waiting(
 
 
 async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
-    """Extract the turns of the next batch of a conversation one by one; leave out those that can't be, and count them
-    as dropped; return how many.
+    """Extract the turns of a conversation's next batch one by one; leave out those that fail, and return how many.
 
     Args:
-        last: whether a turn is left out also because of what may pass, such as a model that can't be reached.
+        rest: as of `load_batch`.
+        last: whether a turn is left out even if its error may pass, such as that of a model which can't be reached.
     Raises: ModelError, NotFound, StoreError.
     """
 
@@ -205,16 +220,14 @@ async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether the same call may succeed later: it is not what it reads that makes it fail."""
+    """Return whether the same extraction may succeed later: the error does not come from the text that it reads."""
     return isinstance(error, Conflict) or (isinstance(error, ModelError) and error.retryable)
 
 
 async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequence[Fact] | None:
-    """Extract one batch and store what it says; return the new facts. None: facts are off, or nothing is left to do.
-
-    What changes while an extractor reads it is loaded and read anew.
-    Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict; PutBack, if nobody waits.
-    """
+    """Load one batch, extract it, and store its facts; return the new ones. None: facts are off, or `load` found
+    nothing. What changes while an extractor reads it is loaded and extracted again, up to `AGAIN_MAX` times. Raises:
+    ModelError, ModelNotFound, NotFound, StoreError; Conflict; PutBack, if no caller waits (`piece`)."""
     for _ in range(AGAIN_MAX):
         loaded = await load()
         if loaded is None:
@@ -229,11 +242,11 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
                     later = await load()
                     if later is None:
                         return None
-                    loaded, extraction = await _ask(ports, later, extractor)
+                    loaded, extraction = await _call(ports, later, extractor)
             else:
-                loaded, extraction = await _ask(ports, loaded, extractor)
+                loaded, extraction = await _call(ports, loaded, extractor)
         except ModelError as error:
-            if loaded.line is None and not may_pass(error) and await _count_try(ports, loaded):
+            if loaded.line is None and not may_pass(error) and await _passes_over(ports, loaded):
                 return ()
             raise
         batch = loaded.batch
@@ -251,9 +264,9 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
     raise Conflict(f"what is to be extracted has changed {AGAIN_MAX} times meanwhile: extract it again")
 
 
-async def _count_try(ports: FactPorts, loaded: LoadedBatch) -> bool:
-    """Count that texts could not be extracted; one alone that could not be too often is passed over. Return whether
-    that was done. Raises: StoreError."""
+async def _passes_over(ports: FactPorts, loaded: LoadedBatch) -> bool:
+    """Count that texts could not be extracted; return whether it was a single one that failed too often, which is
+    marked as extracted then. Raises: StoreError."""
     graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
     if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
         await ports.store.write(lambda tx: tx.of(Episodes).count_tries(graph_id, seqs))
@@ -263,7 +276,7 @@ async def _count_try(ports: FactPorts, loaded: LoadedBatch) -> bool:
     return True
 
 
-async def _ask(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
+async def _call(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
     """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
     batch = loaded.batch
     if not any(turn.text.strip() for turn in batch.turns):

@@ -15,7 +15,7 @@ from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
 
 def extract_nothing(setting: str, model: str) -> Extractor | None:
-    """`FindExtractor` of a program that extracts no facts."""
+    """Return no extractor: facts are off. It is a `FindExtractor`."""
     return None
 
 
@@ -33,14 +33,15 @@ class FactPorts(Ports):
 
     @classmethod
     def of(cls, app: App) -> FactPorts:
-        """Return those of an engine."""
+        """Return the ports of a running engine, with the extractors that its settings choose."""
         shared = {one.name: getattr(app.ports, one.name) for one in fields(Ports)}
-        found = extract_nothing if app.settings.facts == "off" else partial(_find_extractor, app)
-        return cls(**shared, find_extractor=found)
+        finds = extract_nothing if app.settings.facts == "off" else partial(_find_extractor, app)
+        return cls(**shared, find_extractor=finds)
 
 
 def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
-    """Return what derives facts from what was said. Raises: ModelNotFound."""
+    """Return the extractor that an agent's setting chooses; `agent_model` is the agent's model. Raises:
+    ModelNotFound."""
     settings = app.settings
     handle = settings.facts_model or agent_model
     by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")

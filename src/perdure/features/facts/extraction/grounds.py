@@ -21,12 +21,12 @@ _FILLERS = STOP_WORDS | {name_key(USER), "year", "old"}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the turns of a batch and those before say, their speakers, and the names of what is known.
+    """What the turns of a batch and those before say, with their speakers and the names of known entities.
 
     Args:
-        text: in one form of letters, without spaces.
-        words: their stems.
-        kin: what the relatives in it are to somebody.
+        text: all of it in matching form, without spaces.
+        words: the stems of its words.
+        kin: the relations of the relatives that it names, such as `SISTER`.
     """
 
     text: str
@@ -35,24 +35,24 @@ class Said:
 
     @classmethod
     def of(cls, batch: ReadBatch) -> Said:
-        """Return what is said in a batch."""
+        """Return what the turns of a batch and those before say, with speakers and known names."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))
         return cls(_JOINTS.sub("", text), frozenset(stems(text)), frozenset(KIN[word] for word in _KIN.findall(text)))
 
     def holds(self, name: str) -> bool:
-        """Return whether each word of a name is said, in any form: of scripts without spaces each pair of signs; of
-        relatives also another word for the same."""
+        """Return whether each word of a name is said, in any form; in scripts without spaces each pair of characters. A
+        relative may be said by another word for the same relation."""
         name = name_key(name)
-        rest = _KIN.sub(lambda kin: " " if KIN[kin[0]] in self.kin else kin[0], name)
-        tokens = [one for one in stems(_JOINTS.sub(" ", rest)) if one not in _FILLERS]
-        if not tokens and rest == name:
+        unsaid = _KIN.sub(lambda kin: " " if KIN[kin[0]] in self.kin else kin[0], name)
+        tokens = [one for one in stems(_JOINTS.sub(" ", unsaid)) if one not in _FILLERS]
+        if not tokens and unsaid == name:
             return name in FIRST_PERSON or _JOINTS.sub("", name) in self.text
         return all(one in self.words or self._holds_form(one) for one in tokens)
 
     def _holds_form(self, token: str) -> bool:
-        """Return whether a token is said inside others, or as another form of a word: `Warszawa` and `Warszawie`."""
+        """Return whether a stem is said in a longer text or as another form: `Warszawa` and `Warszawie`."""
         if len(token) <= 2:
             return not token.isascii() and token in self.text
         sizes = ((word, max(4, len(token) - 3, len(word) - 3)) for word in self.words if token[:4].isalpha())
@@ -60,6 +60,6 @@ class Said:
 
 
 def speaker_of(turns: Sequence[SpokenTurn]) -> str | None:
-    """Return who the first person is in what these turns say; None: nobody in particular."""
+    """Return the name of the only trusted user who speaks in these turns; None: there are several, or none."""
     speakers = {turn.speaker for turn in turns if turn.is_user and turn.trust in TRUSTED}
     return speakers.pop() if len(speakers) == 1 else None

@@ -54,17 +54,14 @@ _SUMMARIES = (
 
 class ModelExtractor:
     """`Extractor` by a language model. A second call is made only where the first answer is not certain and the graph's
-    settings ask for it.
-
-    Args:
-        handle: of the model.
-    """
+    settings ask for it. `handle` is the name of the model, as settings give it."""
 
     def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
         self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: ReadBatch) -> Extraction:
-        """Raises: ModelError."""
+        """Return what the model finds in a batch, without facts about names that are not in the text. Raises:
+        ModelError."""
         extraction, said = await self._read(batch), Said.of(batch)
         names = {
             name_key(name): [entity.name, *entity.aliases]
@@ -72,35 +69,36 @@ class ModelExtractor:
             for name in (*entity.aliases, entity.name)
         }
         holds = functools.cache(lambda name: any(map(said.holds, names.get(name_key(name), [USER]))))
-        facts = _renumbered((), extraction.facts, lambda one: holds(one.subject) and holds(one.object))
+        facts = _append_facts((), extraction.facts, lambda one: holds(one.subject) and holds(one.object))
         dropped = Counter(extraction.dropped)
         dropped[NOT_SAID] += len(extraction.facts) - len(facts)
         return replace(extraction, facts=facts, model=self.handle, dropped=+dropped)
 
     async def _read(self, batch: ReadBatch) -> Extraction:
-        """Return what the model finds; where its answer breaks off, of fewer turns. Raises: ModelError."""
+        """Return what the model finds in a batch. Where its answer breaks off, the rest is asked for in fewer turns;
+        where it is not certain, it is asked once more. Raises: ModelError."""
         text = render_batch(batch)
         answer, extraction = await self._ask(batch, [("user", text)])
         if BROKEN_OFF in extraction.dropped:
-            for part in _rest(batch, extraction):
-                extraction = _joined(extraction, await self._read(part))
+            for part in _remaining_batches(batch, extraction):
+                extraction = _join(extraction, await self._read(part))
         elif batch.reflect and not extraction.certain:
             turns: Sequence[tuple[Role, str]] = [("user", text), ("assistant", answer), ("user", _MISSED)]
-            _, again = await self._ask(batch, turns)
-            better = again if again.entities and BROKEN_OFF not in again.dropped else extraction
-            both = _joined(extraction, again)
-            extraction = replace(both, entities=better.entities, facts=better.facts, dropped=better.dropped)
+            _, second = await self._ask(batch, turns)
+            better = second if second.entities and BROKEN_OFF not in second.dropped else extraction
+            sums = _join(extraction, second)
+            extraction = replace(sums, entities=better.entities, facts=better.facts, dropped=better.dropped)
         return extraction
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
-        """Return a summary of each community, by one call for all. Raises: ModelError."""
+        """Return a summary of each community, in order, by one call; empty: the model gave none. Raises: ModelError."""
         lines = [
             f"{number}. {', '.join(one.members)}: {' '.join(one.texts)}" for number, one in enumerate(communities, 1)
         ]
         request = self._request(
             _SUMMARIES, [("user", _section("groups", lines))], "summaries", _summary_schema(len(lines))
         )
-        value, _ = _load((await self._answer(replace(request, purpose="summary")))[0], "summaries")
+        value, _ = _read_answer((await self._answer(replace(request, purpose="summary")))[0], "summaries")
         summaries = {
             number: without_credentials(" ".join(item["summary"].split()))[:SUMMARY_CHARS]
             for item in _list(value or {}, "summaries")
@@ -111,7 +109,7 @@ class ModelExtractor:
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
     async def _ask(self, batch: ReadBatch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
-        """Return the text of the model's answer, and what it says. Raises: ModelError."""
+        """Send the model a conversation about a batch; return its answer, and what that says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
         request = self._request(system, turns, "extraction", answer_schema(batch))
         answer, reply = await self._answer(request, batch.limit_s)
@@ -124,6 +122,7 @@ class ModelExtractor:
     def _request(
         self, system: str, turns: Sequence[tuple[Role, str]], name: str, schema: Mapping[str, Any]
     ) -> ModelRequest:
+        """Return a request for an answer of a JSON schema with this name; `turns` are pairs of role and text."""
         return ModelRequest(
             model=self.handle,
             system=system,
@@ -137,7 +136,7 @@ class ModelExtractor:
         )
 
     async def _answer(self, request: ModelRequest, limit_s: float | None = None) -> tuple[str, ModelReply]:
-        """Return the text of the model's answer, and all of it. Raises: ModelError."""
+        """Return the text of the model's answer, and all of it, within `limit_s` seconds. Raises: ModelError."""
         try:
             async with asyncio.timeout(limit_s):
                 with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
@@ -152,9 +151,9 @@ class ModelExtractor:
 
 
 def render_batch(batch: ReadBatch) -> str:
-    """Return what the model reads: types, what is known, earlier turns, and the numbered turns."""
+    """Return a batch as the model reads it: types, what is known, earlier turns, and the numbered turns."""
     names = {entity.seq: entity.name for entity in batch.entities}
-    home = batch.turns[0].occurred_at.tzinfo if batch.turns else UTC
+    tz = batch.turns[0].occurred_at.tzinfo if batch.turns else UTC
     parts = [f"Entity types: {', '.join(batch.schema.entity_types)}"]
     if batch.schema.fact_types:
         signatures = [f"{one.name}: {one.subject_type} -> {one.object_type}" for one in batch.schema.fact_types]
@@ -169,7 +168,7 @@ def render_batch(batch: ReadBatch) -> str:
     if batch.facts:
         lines = [
             f"{number}. {names.get(one.subject, '?')} {one.relation} {names.get(one.object, '?')}: {one.text}"
-            f" [{_time(one.valid_at, home)} to {_time(one.invalid_at, home)}]"
+            f" [{_time(one.valid_at, tz)} to {_time(one.invalid_at, tz)}]"
             for number, one in enumerate(batch.facts, 1)
         ]
         parts.append(_section("known_facts", lines))
@@ -183,8 +182,8 @@ def render_batch(batch: ReadBatch) -> str:
 
 
 def parse_extraction(answer: str) -> Extraction:
-    """Return what a model's answer says. What is no JSON, or not of the schema's types, is dropped and counted."""
-    value, is_whole = _load(answer, "entities", "facts")
+    """Return what a model's answer says. What is no JSON, or not of the schema's types, is counted in `dropped`."""
+    value, is_whole = _read_answer(answer, "entities", "facts")
     if value is None:
         return Extraction(dropped={NO_ANSWER: 1})
     dropped = Counter({} if is_whole else {BROKEN_OFF: 1})
@@ -199,7 +198,7 @@ def parse_extraction(answer: str) -> Extraction:
 
 
 def answer_schema(batch: ReadBatch) -> Mapping[str, Any]:
-    """Return the JSON schema of an answer."""
+    """Return the JSON schema of the answer to a batch."""
     name, text = ({"type": "string", "maxLength": most} for most in (NAME_CHARS, TEXT_CHARS))
     number = {"type": ["integer", "null"]}
     time = {"type": ["string", "null"], "maxLength": TIME_CHARS, "description": "ISO 8601 with the offset of the turn"}
@@ -241,15 +240,17 @@ def answer_schema(batch: ReadBatch) -> Mapping[str, Any]:
 
 
 def _summary_schema(count: int) -> Mapping[str, Any]:
+    """Return the JSON schema of an answer with `count` summaries."""
     fields = {"number": {"type": "integer"}, "summary": {"type": "string", "maxLength": SUMMARY_CHARS}}
     item = {"type": "object", "properties": fields, "required": list(fields)}
     summaries = {"type": "array", "items": item, "maxItems": count}
     return {"type": "object", "properties": {"summaries": summaries}, "required": ["summaries"]}
 
 
-def _load(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
-    """Return what stands under these names in the objects of an answer, and whether that is whole: of several the last
-    that is. None: nothing does, and the answer is not just `{}`."""
+def _read_answer(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
+    """Return the lists of these names in the JSON objects of an answer, name -> list, and whether they are whole. Of
+    several objects with the name the last whole one counts. None: no object has one, and the answer is not just
+    `{}`."""
     objects, is_whole = read_objects(answer)
     found = [members for one in objects if (members := _members(one, names))]
     if not found:
@@ -262,7 +263,7 @@ def _load(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any] | None:
-    """Return the object that has lists of these names: this one, or one in it; None: there is none."""
+    """Return the object that has lists of these names: `value`, or one up to `depth` levels in it; None: none."""
     if not isinstance(value, dict):
         return None
     if any(isinstance(value.get(name), list) for name in names):
@@ -271,17 +272,18 @@ def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any]
     return next(filter(None, inner), None)
 
 
-def _rest(batch: ReadBatch, extraction: Extraction) -> Sequence[ReadBatch]:
-    """Return what to ask for again, in fewer turns each, after an answer that broke off: the turns of which it says
-    nothing, and the last of which it does. If that is all of them, each half; nothing of a single one."""
+def _remaining_batches(batch: ReadBatch, extraction: Extraction) -> Sequence[ReadBatch]:
+    """Return what to ask for after an answer that broke off, in fewer turns each; nothing if the batch has a single
+    turn. These are the turns of which it says nothing, and the last of which it does; if that is all of them, each
+    half."""
     turns = batch.turns
     if len(turns) == 1:
         return ()
     last = max(extraction.facts[-1].turns, default=0) if extraction.facts else 0
-    said = {number for fact in extraction.facts for number in fact.turns} - {last}
-    rest = [turn for turn in turns if turn.number not in said]
+    complete = {number for fact in extraction.facts for number in fact.turns} - {last}
+    remaining = [turn for turn in turns if turn.number not in complete]
     middle = len(turns) // 2
-    parts = [turns[:middle], turns[middle:]] if len(rest) in (0, len(turns)) else [rest]
+    parts = [turns[:middle], turns[middle:]] if len(remaining) in (0, len(turns)) else [remaining]
     return [
         replace(
             batch,
@@ -294,15 +296,15 @@ def _rest(batch: ReadBatch, extraction: Extraction) -> Sequence[ReadBatch]:
     ]
 
 
-def _joined(first: Extraction, more: Extraction) -> Extraction:
-    """Return what two answers say together, of which the second was asked for what the first left out."""
+def _join(first: Extraction, more: Extraction) -> Extraction:
+    """Return what two answers say together; the second was asked for what the first left out."""
     dropped = Counter(first.dropped)
     for reason in (BROKEN_OFF, NO_ANSWER):
         del dropped[reason]
     return replace(
         more,
         entities=[*first.entities, *more.entities],
-        facts=_renumbered(first.facts, more.facts),
+        facts=_append_facts(first.facts, more.facts),
         certain=first.certain and more.certain,
         dropped=dropped + Counter(more.dropped),
         calls=first.calls + more.calls,
@@ -311,26 +313,27 @@ def _joined(first: Extraction, more: Extraction) -> Extraction:
     )
 
 
-def _renumbered(
+def _append_facts(
     facts: Sequence[ExtractedFact],
     more: Sequence[ExtractedFact],
     keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
 ) -> Sequence[ExtractedFact]:
-    """Return facts with those of another answer behind them that are kept and new, which go on naming each other."""
+    """Return `facts`, and behind them those of `more` that are new and that `keeps` accepts, with `replaces`
+    adapted."""
     joined = list(facts)
-    there = {_said(fact): place for place, fact in enumerate(facts, 1)}
+    known_places = {_statement_key(fact): place for place, fact in enumerate(facts, 1)}
     places: dict[int, int] = {}
     for number, fact in enumerate(more, 1):
-        if keeps(fact) and _said(fact) not in there:
+        if keeps(fact) and _statement_key(fact) not in known_places:
             joined.append(fact if fact.replaces is None else replace(fact, replaces=places.get(fact.replaces, 0)))
             places[number] = len(joined)
         else:
-            places[number] = there.get(_said(fact), 0)
+            places[number] = known_places.get(_statement_key(fact), 0)
     return joined
 
 
-def _said(fact: ExtractedFact) -> tuple[object, ...]:
-    """Return what a fact says, and where."""
+def _statement_key(fact: ExtractedFact) -> tuple[object, ...]:
+    """Return what two facts have in common if they say the same in the same turns."""
     return fact.subject, fact.relation, fact.object, fact.turns
 
 
@@ -343,7 +346,7 @@ _FIELDS: Mapping[str, type] = {
 
 
 def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:
-    """Return one entity of an answer; None: it is none."""
+    """Return one entity of an answer; None: it is not of the schema, which is counted in `dropped`."""
     if (found := _fields(item, ExtractedEntity, ("name",))) is None:
         dropped["entity is not of the schema"] += 1
         return None
@@ -351,7 +354,7 @@ def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:
 
 
 def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
-    """Return one fact of an answer; None: it is none."""
+    """Return one fact of an answer; None: it is not of the schema, which is counted in `dropped`."""
     if (found := _fields(item, ExtractedFact, ("subject", "relation", "object", "text"))) is None:
         dropped["fact is not of the schema"] += 1
         return None
@@ -363,32 +366,33 @@ def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
 
 
 def _fields(item: Any, kind: Any, needed: Sequence[str]) -> dict[str, Any] | None:
-    """Return the fields that an item of an answer has; None: it is no object, or one that is needed is not there."""
+    """Return the fields of the dataclass `kind` that an item of an answer has; None: it lacks one of `needed`."""
     names = _FIELDS.keys() & {one.name for one in fields(kind)} if isinstance(item, Mapping) else ()
     found = {name: item[name] for name in names if type(item.get(name)) is _FIELDS[name]}
     return found if all(name in found for name in needed) else None
 
 
 def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    """Return a list of an answer; empty: it has none."""
+    """Return the list of this name in an answer; empty: it has none."""
     items = value.get(name)
     return items if isinstance(items, list) else ()
 
 
 def _number(value: Any) -> int | None:
-    """Return a whole number of an answer; None: it is none."""
+    """Return a whole number of an answer; None: it is of another type."""
     return value if type(value) is int else None
 
 
 def _section(name: str, lines: Sequence[str]) -> str:
-    """Return lines between tags, which no line can close."""
+    """Return lines between tags of this name, which no line can close."""
     return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
 
 
 def _line(turn: SpokenTurn) -> str:
+    """Return a turn in one line, with its time and speaker."""
     return f"[{_time(turn.occurred_at, turn.occurred_at.tzinfo)}] {turn.speaker}: {turn.text}"
 
 
-def _time(at: datetime | None, home: tzinfo | None) -> str:
-    """Return a time as the model reads and writes it, in the zone of the turns."""
-    return "-" if at is None else local(at, home or UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _time(at: datetime | None, tz: tzinfo | None) -> str:
+    """Return a time in ISO 8601 in the zone `tz`, as the model reads it; None, which is unknown, as `-`."""
+    return "-" if at is None else local(at, tz or UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""The extractor without a model: what people state about themselves and theirs, by patterns.
+"""The extractor without a model: what people state about themselves and their families, by patterns.
 
 A JSON document is read by a fixed table of keys: `{"user": {"name": "Ada", "city": "Turin"}}` says where Ada lives. It
 comes as `units.documents` renders it, a line for each value: `user, city: Turin`. Only records of people are
@@ -48,25 +48,30 @@ _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
 def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
-    """Find the statements of a rendered document, in order."""
+    """Return the statements about people in a rendered JSON document, in order; `now` is when it was written."""
     records: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
         *path, key = (part.strip().casefold() for part in match["path"].split(","))
         record, key = _place(path, key)
         if key:
             records.setdefault(record, []).append((key, match["value"].strip()))
-    return [one for path, values in records.items() for one in _of_record(path, values, now)]
+    return [one for path, values in records.items() for one in _read_record(path, values, now)]
 
 
 def said_in_document(text: str, speaker: str) -> Sequence[str]:
-    """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
+    """Return the values of a rendered JSON document that may be the speaker's own words, by the names in its
+    records."""
     lines = [
         (tuple(match["path"].casefold().split(", ")), match["value"].strip())
         for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
     ]
-    named = {path[:-1]: value for path, value in lines if path[-1] in _SAYING}
-    own = {one for one in named if _SPEAKER.intersection((*one[-1:], named[one].casefold())) or named[one] == speaker}
-    others = named.keys() - own
+    speakers = {path[:-1]: value for path, value in lines if path[-1] in _SAYING}
+    own = {
+        path
+        for path, name in speakers.items()
+        if name == speaker or _SPEAKER.intersection((*path[-1:], name.casefold()))
+    }
+    others = speakers.keys() - own
     return [
         value
         for (*record, _), value in lines
@@ -75,7 +80,7 @@ def said_in_document(text: str, speaker: str) -> Sequence[str]:
 
 
 def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
-    """Return the record that a value belongs to, and the key of the fact in it; empty: it has none."""
+    """Return the path of the record that a value belongs to, and the key of the fact that it says; empty: of none."""
     if key == "name" and path and path[-1] in _KEYS and path[-1] not in _PERSON:  # "user, company, name"
         key = path.pop()
     elif key in _TITLES:
@@ -85,10 +90,16 @@ def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
     return tuple(path), _KEYS.get(key, "")
 
 
-def _of_record(path: tuple[str, ...], values: Sequence[tuple[str, str]], now: datetime) -> Iterator[Statement]:
-    """Find the statements of one record, if it is of a person."""
+def _read_record(path: tuple[str, ...], values: Sequence[tuple[str, str]], now: datetime) -> Iterator[Statement]:
+    """Yield the statements of one record of a document, if it is of a person.
+
+    Args:
+        path: the keys that lead to the record.
+        values: pairs of a fact's key and its value.
+        now: when it was written.
+    """
     word = next((part for part in reversed(path) if not part.isdigit()), "")
-    name = next((value for key, value in values if key == NAME and _fits(value)), "")
+    name = next((value for key, value in values if key == NAME and _is_short(value)), "")
     if word in _SPEAKER:
         subject = ""
         if name:
@@ -104,13 +115,13 @@ def _of_record(path: tuple[str, ...], values: Sequence[tuple[str, str]], now: da
             yield Statement(relation=BIRTHDAY, object=value, kind="Event", subject=subject)
         if key in RELATIONS:
             relation, kind = RELATIONS[key]
-            for item in filter(_fits, value.split("; ")):
+            for item in filter(_is_short, value.split("; ")):
                 item = f"{item} years old" if key == "Age" and item.isdecimal() else item
                 yield Statement(relation=relation, object=item, kind=kind, subject=subject)
 
 
-def _fits(value: str) -> bool:
-    """Return whether a value is as short as a name."""
+def _is_short(value: str) -> bool:
+    """Return whether a value is as short as a name can be."""
     return bool(value) and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS
 
 
@@ -130,51 +141,52 @@ class PatternExtractor:
     """`Extractor` by patterns, in English and Chinese, of what users say. Equal batches give equal answers."""
 
     async def extract(self, batch: ReadBatch) -> Extraction:
-        """Raise nothing, whatever the batch holds."""
+        """Return what the users of a batch state. Raises nothing, whatever the batch holds."""
         return _Extraction(batch).run()
 
 
 class _Extraction:
-    """One extraction, turn by turn."""
+    """The extraction of one batch, in progress."""
 
     def __init__(self, batch: ReadBatch) -> None:
         self._batch = batch
         self._entities: dict[str, ExtractedEntity] = {}
         self._facts: list[ExtractedFact] = []
+        # Name -> place in the batch and known entity; without the names that several have: patterns can't tell which.
         self._known: dict[str, tuple[int, Entity]] = {}
-        shared = set()
-        for place, one, name in _names(batch):
+        self._shared_names = set()
+        for place, entity, name in _names(batch):
             key = name.casefold()
-            if self._known.setdefault(key, (place, one))[1].seq != one.seq:
-                shared.add(key)
-        for key in shared:  # two have the name: patterns can't tell which is meant
+            if self._known.setdefault(key, (place, entity))[1].seq != entity.seq:
+                self._shared_names.add(key)
+        for key in self._shared_names:
             del self._known[key]
-        self._shared = shared
 
     def run(self) -> Extraction:
-        """Extract from all turns of users."""
+        """Return what all turns of users say: names first, so that facts have them."""
         people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
         found: list[tuple[SpokenTurn, Statement]] = []
         before: list[str] = []
         for turn in (*self._batch.context, *self._batch.turns):
             if turn.is_user and turn in self._batch.turns:
-                told = before[-1] if before else ""
                 is_json = turn.kind == "json"
-                said = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
+                previous = before[-1] if before and not is_json else ""
+                new = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
                 for words in said_in_document(turn.text, turn.speaker) if is_json else (turn.text,):
-                    said += statements_in(words, now=turn.occurred_at, people=people, before="" if is_json else told)
-                found += [(turn, one) for one in said]
+                    new += statements_in(words, now=turn.occurred_at, people=people, before=previous)
+                found += [(turn, statement) for statement in new]
             before = [turn.text] if turn.is_user else [] if asks(turn.text) else before
-        for turn, one in found:
-            if one.relation == NAME and not one.subject:
-                self._name(turn.speaker, one)
-        for turn, one in found:
-            if one.relation != NAME and one.subject.casefold() not in self._shared:
-                self._add(turn, one)
+        for turn, statement in found:
+            if statement.relation == NAME and not statement.subject:
+                self._name(turn.speaker, statement)
+        for turn, statement in found:
+            if statement.relation != NAME and statement.subject.casefold() not in self._shared_names:
+                self._add(turn, statement)
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _name(self, speaker: str, statement: Statement) -> None:
-        """Let the speaker have a name from now on, with `User` or the name they had as an alias; or have it no more."""
+        """Give the speaker the name that a statement says, and the former one as alias; or take it away if it is
+        denied."""
         entity, name = self._entity(speaker, "Person"), statement.object
         if statement.mode != "is":
             name = speaker if entity.name.casefold() == name.casefold() else entity.name
@@ -183,13 +195,14 @@ class _Extraction:
             self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
 
     def _add(self, turn: SpokenTurn, statement: Statement) -> None:
+        """Add the fact of a statement, with its entities and times."""
         subject = self._entity(statement.subject or turn.speaker, "Person")
         if not statement.object:
-            if (now_so := self._now_so(subject, statement.relation)) is None:
+            if (present := self._present_object(subject, statement.relation)) is None:
                 return
-            statement = replace(statement, object=now_so)
+            statement = replace(statement, object=present)
         object_ = self._entity(statement.object, statement.kind)
-        if subject.name == object_.name or object_.name.casefold() in self._shared:
+        if subject.name == object_.name or object_.name.casefold() in self._shared_names:
             return
         now = turn.occurred_at
         valid_at = statement.valid_at
@@ -205,7 +218,7 @@ class _Extraction:
             valid_at=_iso(valid_at, now),
             invalid_at=_iso(invalid_at, now),
         )
-        if statement.word and statement.relation != "HAS_PET":  # Eva is the sister, not the speaker
+        if statement.word and statement.relation != "HAS_PET":  # "my sister Eva": the relation is hers to the speaker
             fact = replace(fact, subject=object_.name, object=subject.name)
             subject, object_ = object_, subject
         self._decide(statement, fact, subject, object_)
@@ -213,7 +226,7 @@ class _Extraction:
     def _decide(
         self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
     ) -> None:
-        """Add a fact with what it means for earlier ones of the batch and for known ones."""
+        """Add a fact with the decision that it means about an earlier fact of the batch, or about a known one."""
         decision, place = self._other_in_batch(statement, fact)
         if place is not None:
             self._facts.append(replace(fact, decision=decision, replaces=place))
@@ -223,7 +236,8 @@ class _Extraction:
             self._facts.append(replace(fact, decision=decision, known=place))
 
     def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
-        """Return what a fact means for an earlier one of the batch, and its place."""
+        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about; None:
+        none."""
         target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
         for place, one in reversed(list(enumerate(self._facts, 1))):
             if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):
@@ -235,7 +249,7 @@ class _Extraction:
     def _other_known(
         self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
     ) -> tuple[Decision, int | None]:
-        """Return what a fact means for a known one, and its place."""
+        """Return the decision of a fact, and the place of the known fact that it is about; None: it is about none."""
         if subject.known is None:
             return "ADD", None
         seq = self._batch.entities[subject.known - 1].seq
@@ -248,8 +262,8 @@ class _Extraction:
                     return decision, place
         return "ADD", None
 
-    def _now_so(self, subject: ExtractedEntity, relation: str) -> str | None:
-        """Return the object that a fact of the batch or a known one gives the subject in this relation."""
+    def _present_object(self, subject: ExtractedEntity, relation: str) -> str | None:
+        """Return the object that the subject has in this relation now, by the batch or known facts; None: none."""
         for one in reversed(self._facts):
             if (one.subject, one.relation) == (subject.name, relation):
                 return one.object if one.invalid_at is None else None
@@ -259,7 +273,7 @@ class _Extraction:
         return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
 
     def _entity(self, name: str, kind: str) -> ExtractedEntity:
-        """Return the entity of this name, the known one if there is one."""
+        """Return the entity of this name, which is added if it is new: the known one, or one of type `kind`."""
         key = name.casefold()
         for one in self._entities.values():
             if key in (one.name.casefold(), *map(str.casefold, one.aliases)):
@@ -273,7 +287,8 @@ class _Extraction:
 
 
 def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
-    """Return what a statement means for a fact of its subject with this relation; None: nothing."""
+    """Return what a statement decides about a fact of its subject with this relation; None: nothing. `same_object`: the
+    fact has the object that the statement has or corrects."""
     if statement.relation == relation and same_object:
         if statement.old:
             return "UPDATE"
@@ -286,7 +301,7 @@ def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision
 
 
 def _sentence(turn: SpokenTurn, statement: Statement, subject: str, object_: str) -> str:
-    """Return the fact in words, in the language of the turn."""
+    """Return a statement as a sentence in the language of the turn, with the names of subject and object."""
     chinese = language_of(turn.text) == "zh"
     form, names = _SENTENCES.get(statement.relation, _SENTENCES["kin"]), (subject, object_)
     if chinese and statement.relation == "HAS_AGE":
@@ -295,12 +310,12 @@ def _sentence(turn: SpokenTurn, statement: Statement, subject: str, object_: str
 
 
 def _iso(time: datetime | None, now: datetime) -> str | None:
-    """Return a time as extractors write it, in the zone of the turn."""
+    """Return a time in ISO 8601, as extractors write it, in the zone of `now`."""
     return None if time is None else local(time, now.tzinfo or UTC).isoformat()
 
 
 def _names(batch: ReadBatch) -> Iterator[tuple[int, Entity, str]]:
-    """Yield place, entity and name of all names of known entities."""
+    """Yield place, entity and name for each name and alias of the known entities of a batch."""
     for place, entity in enumerate(batch.entities, 1):
         for name in dict.fromkeys((entity.name, *entity.aliases)):
             yield place, entity, name

@@ -16,7 +16,7 @@ from perdure.core.sources import TRUSTED, TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import match_form, name_key
 from perdure.features.facts.extraction.entities import Entities, valid_entities
-from perdure.features.facts.extraction.times import DAY, better_times, parse_time, says_time
+from perdure.features.facts.extraction.times import DAY, merge_times, parse_time, says_time
 from perdure.features.facts.units.graphs import NewEntity
 from perdure.features.facts.values.extraction import Decision, ExtractedFact, Extraction, ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import RELATION, Fact, FactRule
@@ -28,9 +28,15 @@ TEXT_MAX_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
-    """A valid fact. `subject` and `object` are places in `FactPlan.entities`; `known` is the fact that the decision is
-    about, `earlier` the number of one that other turns of the batch say; `turns` are the numbers of the turns that say
-    it, `number` is its own in the answer."""
+    """A fact of an extractor's answer that may be stored.
+
+    Args:
+        subject, object: places in `FactPlan.entities`.
+        turns: the numbers of the turns that say it.
+        known: the stored fact that the decision is about; None: it is about none.
+        number: its own number in the answer, from 1.
+        earlier: in place of `known` the number of an earlier fact of the answer that the decision is about.
+    """
 
     text: str
     subject: int
@@ -50,7 +56,7 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactPlan:
-    """What to store: entities, facts, and how often something was dropped, by reason."""
+    """What to store of an extraction. `dropped` is reason -> how many entities or facts are left out for it."""
 
     entities: Sequence[NewEntity] = ()
     facts: Sequence[PlannedFact] = ()
@@ -58,7 +64,7 @@ class FactPlan:
 
 
 def plan_extraction(batch: ReadBatch, extraction: Extraction) -> FactPlan:
-    """Validate an extraction and return what it changes."""
+    """Return what is to be stored of an extractor's answer about a batch."""
     dropped: Counter[str] = Counter(extraction.dropped)
     draft = _Draft(batch, valid_entities(batch, extraction, dropped))
     for number, extracted in enumerate(extraction.facts[:FACTS_MAX], 1):
@@ -68,7 +74,7 @@ def plan_extraction(batch: ReadBatch, extraction: Extraction) -> FactPlan:
     used = {
         place
         for place, one in enumerate(draft.entities.items)
-        if one.known or (one.is_new_name and not draft.facts)  # without any fact a new name is kept by itself
+        if one.known or (one.is_new_name and not draft.facts)  # a new name is stored even without a fact
     }
     return with_facts(FactPlan(entities=draft.entities.items, dropped=+dropped), draft.facts, used)
 
@@ -79,16 +85,16 @@ class _Draft:
     def __init__(self, batch: ReadBatch, entities: Entities) -> None:
         self.entities = entities
         self._batch = batch
-        self._facts: dict[int, PlannedFact] = {}
-        self._moved: dict[int, int] = {}  # a fact that only changed an earlier one -> the earlier one
+        self._facts: dict[int, PlannedFact] = {}  # by their numbers in the answer
+        self._moved: dict[int, int] = {}  # number of a fact that only changed an earlier one -> that one's number
 
     @property
     def facts(self) -> Sequence[PlannedFact]:
-        """What to carry out."""
+        """The facts of the plan, in order."""
         return list(self._facts.values())
 
     def add(self, number: int, extracted: ExtractedFact) -> str:
-        """Add the fact with this number in the answer; return why it is dropped, empty: it is not."""
+        """Add the fact with this number in the answer; return why it is dropped, empty if it is not."""
         batch, entities = self._batch, self.entities
         if reason := _reason_to_drop(batch, extracted, entities):
             return reason
@@ -100,41 +106,41 @@ class _Draft:
         planned = replace(planned, number=number)
         if extracted.replaces is not None and planned.trust in TRUSTED:
             return self._change(number, planned, self._moved.get(extracted.replaces, extracted.replaces))
-        planned = _compare(batch, planned, entities.items)
+        planned = _fit_decision(batch, planned, entities.items)
         if planned.decision == "ADD":
             changed = {one.earlier for one in self._facts.values()}
             for place, earlier in self._facts.items():
                 if place not in changed and _same(planned, earlier):
                     if set(planned.turns) <= set(earlier.turns):
                         return "said twice"
-                    self._facts[place] = _said_again(earlier, planned)
+                    self._facts[place] = _with_support(earlier, planned)
                     self._moved[number] = place
                     return ""
         self._facts[number] = planned
         return ""
 
     def _change(self, number: int, planned: PlannedFact, place: int) -> str:
-        """Carry out a decision about an earlier fact of the answer; return why it is dropped, empty: it is not."""
+        """Apply a decision about the earlier fact `place` of the answer; return why it is dropped, empty if not."""
         earlier = self._facts.get(place)
-        if earlier is None:  # it was dropped: what was said now stands by itself, if it says something
+        if earlier is None:  # it was dropped: then this fact is a new one, unless it only takes something back
             if planned.decision in ("DELETE", "NONE"):
                 return "unknown fact"
-            self._facts[number] = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+            self._facts[number] = _fit_decision(self._batch, replace(planned, decision="ADD"), self.entities.items)
             return ""
         self._moved[number] = place
         turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
         if planned.decision == "NONE":
             self._facts[place] = replace(earlier, turns=turns)
         elif planned.decision == "SUPERSEDE" or turns != earlier.turns:
-            # Carried out after it: which of them ends, their times say; and what other turns decide is taken back when
-            # these are edited.
+            # Both are stored, in order: their times say which of them ends, and if the other turns are edited, what
+            # these decided can be taken back.
             self._facts[number] = replace(planned, earlier=place)
         elif planned.decision == "DELETE":
             del self._facts[place]
             if earlier.decision in ("NONE", "UPDATE"):
                 self._facts[place] = replace(earlier, decision="DELETE")
         else:
-            valid_at, invalid_at = better_times(
+            valid_at, invalid_at = merge_times(
                 planned.valid_at, planned.invalid_at, before=(earlier.valid_at, earlier.invalid_at)
             )
             self._facts[place] = replace(
@@ -153,7 +159,7 @@ class _Draft:
 
 
 def _reason_to_drop(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> str:
-    """Return why a fact can't be stored; empty: it can."""
+    """Return why a fact of an answer can't be stored; empty: it can."""
     subject, object_ = entities.find(fact.subject), entities.find(fact.object)
     if subject is None or object_ is None:
         return "unknown entity"
@@ -178,7 +184,7 @@ def _reason_to_drop(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -
 
 
 def _reason_of_type(batch: ReadBatch, name: str | None, ends: tuple[NewEntity, NewEntity]) -> str:
-    """Return why a fact can't have this type: it is unknown, or its signature is of other entities."""
+    """Return why a fact can't have the type of this name, with its two entities; empty: it can, or has none."""
     if name is None:
         return ""
     type_ = next((one for one in batch.schema.fact_types if one.name == name), None)
@@ -190,7 +196,7 @@ def _reason_of_type(batch: ReadBatch, name: str | None, ends: tuple[NewEntity, N
 
 
 def _reason_of_known(batch: ReadBatch, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> str:
-    """Return why a decision can't be carried out: it names no fact, one that is not there, or one of others."""
+    """Return why the decision of a fact can't be carried out, with its two entities; empty: it can."""
     if (fact.decision == "ADD") != (fact.known is None and fact.replaces is None):
         return "unknown fact"
     if fact.known is None:
@@ -202,11 +208,11 @@ def _reason_of_known(batch: ReadBatch, fact: ExtractedFact, ends: tuple[NewEntit
 
 
 def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> bool:
-    """Return whether all that a rule names is in a fact: words, relation, entity."""
+    """Return whether a fact, with its two entities, has all that a rule names: words, relation, entity."""
     conditions = []
     if rule.text:
-        said = " ".join((fact.text, fact.subject, fact.object))
-        conditions.append(match_form(rule.text) in match_form(said))
+        text = " ".join((fact.text, fact.subject, fact.object))
+        conditions.append(match_form(rule.text) in match_form(text))
     if rule.relation is not None:
         conditions.append(rule.relation == fact.relation)
     if rule.entity is not None:
@@ -215,7 +221,7 @@ def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, Ne
 
 
 def _plan_fact(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> PlannedFact | str:
-    """Return a fact with parsed times, or why it is dropped: it claims a time that its turns don't have."""
+    """Return a fact with parsed times and its trust, or why it is dropped: it has a time that its turns don't say."""
     turns = [batch.turns[number - 1] for number in fact.turns]
     valid_at, invalid_at = (parse_time(time, turns[0].occurred_at) for time in (fact.valid_at, fact.invalid_at))
     for text, time in ((fact.valid_at, valid_at), (fact.invalid_at, invalid_at)):
@@ -247,25 +253,25 @@ def _plan_fact(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> Pla
     return planned
 
 
-def _compare(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
-    """Return the decision that fits what is known: what is known already gains a source, or an end; what only an
-    untrusted source said gains the trust of one that says it too."""
+def _fit_decision(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
+    """Return a fact with the decision that fits what is known. A fact that is known already gains a source, or an end;
+    one that only an untrusted source said gains the trust of this source."""
     same = planned.known if planned.decision == "NONE" else None
     if planned.decision in ("ADD", "SUPERSEDE"):
         same = _known_same(batch, planned, entities)
     if same is None:
         return planned
-    more = same.trust not in TRUSTED or (planned.invalid_at is not None and same.invalid_at is None)
-    return replace(planned, decision="UPDATE" if more and planned.trust in TRUSTED else "NONE", known=same)
+    says_more = same.trust not in TRUSTED or (planned.invalid_at is not None and same.invalid_at is None)
+    return replace(planned, decision="UPDATE" if says_more and planned.trust in TRUSTED else "NONE", known=same)
 
 
 def _known_same(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> Fact | None:
-    """Return the known fact that says the same of the same time, if there is one."""
+    """Return the known fact that says the same of the same time; None: there is none."""
     ends = entities[planned.subject].known, entities[planned.object].known
     for fact in batch.facts:
-        same = (fact.subject, fact.object) == ends and fact.relation == planned.relation
+        has_same_ends = (fact.subject, fact.object) == ends and fact.relation == planned.relation
         if (
-            (same or match_form(fact.text) == match_form(planned.text))
+            (has_same_ends or match_form(fact.text) == match_form(planned.text))
             and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
             and (fact.invalid_at is None or fact.invalid_at == planned.invalid_at)
         ):
@@ -274,8 +280,8 @@ def _known_same(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEn
 
 
 def _trust(batch: ReadBatch, turns: Sequence[SpokenTurn], object_: NewEntity) -> TrustLabel:
-    """Return the trust of a fact: the least of the turns that say it. What only an untrusted turn of the batch names
-    has that turn's trust, whichever turns the extractor lists."""
+    """Return the trust of a fact: the least of the turns that say it. If only untrusted turns of the batch name the
+    object, it has the trust of the first of these, whichever turns the extractor lists."""
     for turn in turns:
         if turn.trust not in TRUSTED:
             return turn.trust
@@ -289,12 +295,13 @@ def _trust(batch: ReadBatch, turns: Sequence[SpokenTurn], object_: NewEntity) ->
 
 
 def _names(turn: SpokenTurn, names: Sequence[str]) -> bool:
+    """Return whether the text of a turn holds one of these names, which are in the form of `name_key`."""
     text = name_key(turn.text)
     return any(name in text for name in names)
 
 
 def with_facts(plan: FactPlan, facts: Sequence[PlannedFact], used: Collection[int] = ()) -> FactPlan:
-    """Return the plan with these facts, and of its entities those that they name and those at the places `used`."""
+    """Return the plan with only these facts, and the entities that they name or whose places are `used`."""
     named = {place for fact in facts for place in (fact.subject, fact.object)}
     places = {place: index for index, place in enumerate(sorted(named.union(used)))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
@@ -302,7 +309,7 @@ def with_facts(plan: FactPlan, facts: Sequence[PlannedFact], used: Collection[in
 
 
 def with_name_alone(batch: ReadBatch, plan: FactPlan) -> FactPlan:
-    """Return the plan with the name that its speaker says and nothing else as a fact."""
+    """Return the plan with the name that its user says as a fact, if the plan has no other fact."""
     for place, one in enumerate(plan.entities):
         turns = [turn for turn in batch.turns if turn.is_user and name_key(one.name) in name_key(turn.text)]
         if plan.facts or not one.is_new_name or not turns:
@@ -327,7 +334,7 @@ def with_name_alone(batch: ReadBatch, plan: FactPlan) -> FactPlan:
 
 
 def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
-    """Return whether a fact says the same as an earlier one of the batch, of a time at which that is true."""
+    """Return whether `one` says the same as the earlier fact of the batch, of a time at which that is true."""
     if (one.subject, one.relation, one.object) != (earlier.subject, earlier.relation, earlier.object):
         return False
     if one.invalid_at != earlier.invalid_at or earlier.decision == "DELETE":
@@ -335,8 +342,8 @@ def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
     return one.valid_at is None or earlier.valid_at is None or earlier.valid_at <= one.valid_at
 
 
-def _said_again(earlier: PlannedFact, planned: PlannedFact) -> PlannedFact:
-    """Return a fact with the turns of one that says the same; what only an untrusted turn said gains its trust."""
+def _with_support(earlier: PlannedFact, planned: PlannedFact) -> PlannedFact:
+    """Return a fact with the turns of `planned`, which says the same; and with its trust, if that is higher."""
     return replace(
         earlier,
         turns=tuple(dict.fromkeys((*earlier.turns, *planned.turns))),

@@ -16,7 +16,7 @@ from perdure.core.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
 from perdure.engine.reading import Reading
 from perdure.features.facts.extraction.plan import FactPlan, PlannedFact, with_facts, with_name_alone
-from perdure.features.facts.extraction.times import better_times
+from perdure.features.facts.extraction.times import merge_times
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import LoadedBatch, episodes_of, load_again, scope_of
 from perdure.features.facts.units.citations import count_citations
@@ -37,20 +37,17 @@ from perdure.storage.tx import Tx
 log = logging.getLogger(__name__)
 
 SAME_MAX = 100
-"""How many facts of two entities and a relation are compared with a new one."""
+"""How many facts between the entities of a new fact are compared with it, the newest."""
 
 
 def store_plan(
     tx: Tx, loaded: LoadedBatch, plan: FactPlan, *, extraction: Extraction, ids: Ids, at: datetime
 ) -> Sequence[Fact] | None:
     """Store a plan and mark its batch as extracted; return the facts that are new. None: nothing happens, because
-    another process has stored the batch, or what the extractor was shown has changed.
-
-    Raises: NotFound.
-    """
+    another process has stored the batch, or what the extractor read has changed. Raises: NotFound."""
     if not _reading(loaded).holds(tx):
         return None
-    _claim(tx, loaded, at=at)
+    _mark_extracted(tx, loaded, at=at)
     if loaded.line is not None:  # of a changed message they were counted before
         count_citations(tx, loaded.graph, loaded.messages)
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
@@ -86,7 +83,7 @@ def store_plan(
 
 
 def _within_policy(loaded: LoadedBatch, plan: FactPlan) -> FactPlan:
-    """The plan without the facts that the agent's policy keeps out, which are counted."""
+    """Return the plan without the facts that the agent's policy keeps out; it counts these as dropped."""
     kept = [planned for planned in plan.facts if loaded.policy != "block" or planned.trust not in OUTSIDE]
     if not (left_out := len(plan.facts) - len(kept)):
         return plan
@@ -96,7 +93,8 @@ def _within_policy(loaded: LoadedBatch, plan: FactPlan) -> FactPlan:
 def _writes_of(
     loaded: LoadedBatch, plan: FactPlan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
 ) -> Sequence[MemoryWrite]:
-    """The sources of the episodes that support facts of the plan."""
+    """Return records of where the facts of a plan come from, one for each episode that supports some of them and has
+    sources. `episodes` are those of the batch's turns."""
     if loaded.policy == "allow":
         return ()
     numbers = sorted({number for planned in plan.facts for number in planned.turns if number in loaded.sources})
@@ -119,7 +117,7 @@ def _writes_of(
 
 
 def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -> Mapping[str, Any]:
-    """Return who found a fact, and in which message of which run; none of a passage or a text that was given."""
+    """Return the `origin` of a planned fact: the model, and the newest message that says it, if messages do."""
     origin: dict[str, Any] = {"type": "extraction", "model": extraction.model}
     if loaded.messages:
         message = loaded.messages[max(planned.turns) - 1]
@@ -128,28 +126,25 @@ def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -
 
 
 def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
-    """Mark a batch as extracted without its facts, and count its turns as dropped; return how many. If it has changed,
-    or another process has stored it, nothing happens.
-
-    Raises: NotFound.
-    """
+    """Mark a batch as extracted without storing facts, and count its turns as dropped; return how many. Nothing happens
+    if it has changed, or another process has stored it. Raises: NotFound."""
     turns = len(loaded.batch.turns)
     if not _reading(loaded).holds(tx):
         return 0
-    _claim(tx, loaded, at=at)
+    _mark_extracted(tx, loaded, at=at)
     tx.of(Graphs).count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
     return turns
 
 
 def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
-    """Return the graph of a batch, a new one if its agent has none. Raises: NotFound."""
+    """Return the graph of a batch, which is created if its agent has none. Raises: NotFound."""
     if loaded.line is not None:
         return graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
     return tx.of(Graphs).get(loaded.episodes[0].graph_id)
 
 
-def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
-    """Move the position over the batch, which holds as it was read."""
+def _mark_extracted(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
+    """Store that a batch is extracted: its episodes, or its conversation up to its last row."""
     if loaded.line is None:
         seqs = [episode.seq for episode in loaded.episodes]
         tx.of(Episodes).mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
@@ -158,11 +153,12 @@ def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
 
 
 def _reading(loaded: LoadedBatch) -> Reading:
-    """All that an extractor was shown of a batch, and what decides about its answer."""
+    """Return what the extractor read and what decides about its answer, to see later whether it has changed."""
     facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
     names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
 
     def again(tx: Tx) -> object:
+        """Load the same as it is now, with agents and graph locked; None: it is not to be extracted any more."""
         agents = {episode.agent_id for episode in loaded.episodes if episode.agent_id is not None}
         for agent_id in sorted(agents | ({loaded.agent.id} if loaded.agent is not None else set())):
             tx.agents.lock(agent_id)
@@ -174,16 +170,16 @@ def _reading(loaded: LoadedBatch) -> Reading:
         now = load_again(tx, loaded)
         newest = tx.of(Facts).list_by_ids([id_ for id_, _ in facts])
         known = [(one.id, one.seq) for one in newest if one.expired_at is None]
-        there = tx.of(Entities).list_by_seqs(graph.id, list(names)) if graph is not None else ()
-        # One may have gained names since; what it was called has to be its name still.
-        called = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in there}
-        return None if now is None else (_turns(now), known, called)
+        entities = tx.of(Entities).list_by_seqs(graph.id, list(names)) if graph is not None else ()
+        # An entity may have gained names since, but must not have lost one.
+        kept_names = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in entities}
+        return None if now is None else (_turns(now), known, kept_names)
 
     return Reading((_turns(loaded), facts, names), again)
 
 
 def _turns(loaded: LoadedBatch) -> object:
-    """The turns of a batch, and by which settings and rules they are extracted."""
+    """Return the turns of a batch, and the settings and rules by which they are extracted, to be compared."""
     rows: Sequence[Message | Passage | Episode] = [*loaded.messages, *loaded.passages, *loaded.episodes]
     refs = [row.id for row in rows]
     batch = replace(loaded.batch, entities=(), facts=())
@@ -192,10 +188,10 @@ def _turns(loaded: LoadedBatch) -> object:
 
 
 class _Storing:
-    """The facts of a plan while they are stored, in order. Sources and communities of all are written at the end.
+    """The storing of a plan's facts, one by one; `end` writes the sources and communities of all.
 
     Args:
-        entities: the numbers of the plan's entities.
+        entities: the numbers of the plan's entities, in its order.
         known: the newest versions of the facts that the plan decides about.
     """
 
@@ -211,34 +207,36 @@ class _Storing:
         at: datetime,
     ) -> None:
         self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
+        # Numbers of the plan's entities, in its order; and the newest versions of facts that the plan decides about.
         self._entities, self._known = entities, {fact.id: fact for fact in known}
-        self._sources: list[tuple[int, int]] = []
-        self._stored: dict[int, FactId] = {}
+        self._sources: list[tuple[int, int]] = []  # `first_seq` of a fact, and the number of an episode
+        self._stored: dict[int, FactId] = {}  # by the numbers of facts in the answer
         self._changes = Changes()
 
     def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
-        """Write what the facts have in common; return those that are new as they are now."""
+        """Write sources and communities of all facts; return those of `added` that are still believed, as they are."""
         self._tx.of(Facts).add_sources(self._graph.id, self._sources)
         self._changes.update_communities(self._tx, self._graph, at=self._at)
         newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
         return [fact for fact in newest if fact.expired_at is None]
 
     def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
-        """Carry out the decision about one fact; return it if it is new."""
+        """Carry out the decision about one fact, which these episodes support; return the fact if it is new. `origin`
+        is who writes it, as `Fact.origin`."""
         id_ = planned.known.id if planned.known else self._stored.get(planned.earlier or 0)
         known = self._known[id_] if id_ is not None else None
         if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
-            known = None  # it was deleted since the batch was read: what was said stands by itself
+            known = None  # it was deleted since the batch was read: the fact is a new one
         if known is None and planned.decision in ("DELETE", "NONE"):
             return None
-        if known is not None and known.is_decision and not self._says_anew(planned, known):
+        if known is not None and known.is_decision and not self._is_said_since(planned, known):
             planned = replace(
                 planned, decision="NONE" if planned.decision in ("UPDATE", "DELETE") else planned.decision
             )
         if known is not None and planned.decision == "DELETE":
-            self._support(planned, known, supports)  # what denies it: without that it is believed again
+            self._support(planned, known, supports)  # if the episode that denies it is deleted, it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
-            self._join(known, known)
+            self._settle(known, known)
             return None
         if known is not None and planned.decision == "NONE":
             self._support(planned, known, supports)
@@ -252,14 +250,14 @@ class _Storing:
             return None
         tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
         if known is not None and planned.decision == "UPDATE":
-            fields = self._better(known, planned)
+            fields = self._merged_fields(known, planned)
             changed = change_fact(tx, graph, known, fields, change="update", origin=origin, at=at, together=together)
             self._known[known.id] = changed
             self._support(planned, known, supports)
             return changed
         if (same := self._find_same(planned, supports)) is not None:
             self._support(planned, same, supports)
-            self._join(same, known)
+            self._settle(same, known)
             return None
         new = FactFields(
             text=planned.text,
@@ -276,20 +274,20 @@ class _Storing:
         )
         (fact,) = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports], together=together)
         self._support(planned, fact, supports)
-        self._join(fact, known)
+        self._settle(fact, known)
         return fact
 
-    def _join(self, fact: Fact, known: Fact | None) -> None:
-        """Let a fact and the one that it is true instead of, if any, end as their times say, and others with them."""
+    def _settle(self, fact: Fact, known: Fact | None) -> None:
+        """End a fact, and the one that it replaces, as the times of their line say; None: it replaces none."""
         if known is not None:
             tx, graph, at, together = self._tx, self._graph, self._at, self._changes
             settle(tx, graph, [fact, known], joined=True, at=at, together=together)
             self._known = {one.id: one for one in tx.of(Facts).list_by_ids(list(self._known))}
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
-        """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""
+        """Return whether a person deleted or corrected the fact that says this, and the user has not said it since."""
         scope = set(scope_of(supports[0]))
-        said = {
+        same = {
             version.first_seq
             for version in self._tx.of(Facts).list_between(self._graph.id, subject, object_, limit=SAME_MAX)
             if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
@@ -298,12 +296,13 @@ class _Storing:
             fact.is_decision
             and (fact.is_deletion or (fact.subject, fact.object) != (subject, object_))
             and scope <= set(fact.scope.items())
-            and not self._says_anew(planned, fact)
-            for fact in self._tx.of(Facts).list_by_firsts(self._graph.id, sorted(said))
+            and not self._is_said_since(planned, fact)
+            for fact in self._tx.of(Facts).list_by_firsts(self._graph.id, sorted(same))
         )
 
-    def _says_anew(self, planned: PlannedFact, version: Fact) -> bool:
-        """Whether the user said it after somebody wrote this version; beside what an agent said, by its name."""
+    def _is_said_since(self, planned: PlannedFact, version: Fact) -> bool:
+        """Return whether the user said a fact after this version was written. If an agent's turn says it too, a user's
+        turn counts only if it names the object."""
         turns = [turn for turn in self._loaded.batch.turns if turn.number in planned.turns]
         later = [
             turn for turn in turns if turn.is_user and turn.trust == "user" and turn.occurred_at > version.created_at
@@ -316,13 +315,13 @@ class _Storing:
         return any(name in name_key(turn.text) for turn in later for name in names)
 
     def _needs_approval(self, planned: PlannedFact) -> bool:
-        """Whether a new fact waits until a person accepts it."""
+        """Return whether a new fact waits until a person accepts it."""
         return self._loaded.settings.capture == "ask" or (self._loaded.policy == "approve" and planned.trust in OUTSIDE)
 
-    def _better(self, known: Fact, planned: PlannedFact) -> FactFields:
-        """Return what a fact that says a known one better changes of it."""
+    def _merged_fields(self, known: Fact, planned: PlannedFact) -> FactFields:
+        """Return the fields of a new version of a known fact that `planned` says better or more fully."""
         before = known.valid_at, known.invalid_at
-        valid_at, invalid_at = better_times(planned.valid_at, planned.invalid_at, before=before)
+        valid_at, invalid_at = merge_times(planned.valid_at, planned.invalid_at, before=before)
         return {
             "text": planned.text,
             "subject": self._entities[planned.subject],
@@ -336,14 +335,14 @@ class _Storing:
         }
 
     def _support(self, planned: PlannedFact, fact: Fact, supports: Sequence[Episode]) -> None:
-        """Link a fact with the episodes that say it, and with what later facts of the answer call it."""
+        """Note that these episodes support a fact, and which number it has in the answer."""
         self._stored[planned.number] = fact.id
         self._known.setdefault(fact.id, fact)
         self._sources += [(fact.first_seq, episode.seq) for episode in supports]
 
     def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
-        """Return the believed fact of their scope that says the same of the same time: one may have come since the
-        batch was read."""
+        """Return the believed fact of the same scope that says the same of the same time; None: there is none. One may
+        have come since the batch was read."""
         ends, scope = (self._entities[planned.subject], self._entities[planned.object]), set(scope_of(supports[0]))
         at = planned.valid_at or supports[-1].occurred_at
         for fact in self._tx.of(Facts).list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):

@@ -24,8 +24,8 @@ _DURATION = re.compile(
 
 
 def parse_time(text: str | None, now: datetime) -> datetime | None:
-    """Return a time in ISO 8601, of which a date, a month or a year alone means its first moment in the zone of `now`,
-    as does the midnight that models write for a day, whatever offset they add; None: it is none."""
+    """Return the time that a text in ISO 8601 says, in UTC; None: it says none. A date, month or year alone means its
+    first moment in the zone of `now`. So does a midnight with any offset: models write that for a day."""
     if not text:
         return None
     text = text.strip()
@@ -39,11 +39,12 @@ def parse_time(text: str | None, now: datetime) -> datetime | None:
         return None
 
 
-def better_times(
+def merge_times(
     valid_at: datetime | None, invalid_at: datetime | None, *, before: tuple[datetime | None, datetime | None]
 ) -> tuple[datetime | None, datetime | None]:
-    """Return beginning and end of a fact by what is said of it now, and else by what was known before: of that, what
-    does not fit is unknown, such as the time at which it was said, taken for its beginning."""
+    """Return beginning and end of a fact: what is said of it now, else what was known `before`, which has the same
+    order. Of the latter, what does not fit becomes unknown, such as the time at which it was said, taken for its
+    beginning."""
     if valid_at is not None and invalid_at is None and before[1] is not None and before[1] < valid_at:
         return valid_at, None
     end = invalid_at or before[1]
@@ -52,8 +53,8 @@ def better_times(
 
 
 def says_time(turn: SpokenTurn, time: datetime) -> bool:
-    """Return whether a turn says a time, give or take a day for time zones: its own time, a day in its text, the
-    beginning or end of a longer period, the first day of a year, or as long ago as it says."""
+    """Return whether a turn says a time, give or take a day for time zones: its own time, a day in its text, the start
+    or end of a longer period, the first day of a year, or as long ago as the text says."""
     now = turn.occurred_at
     if abs(time - now) <= DAY:
         return True

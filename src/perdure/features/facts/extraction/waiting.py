@@ -14,16 +14,16 @@ from perdure.core.ids import EpisodeId
 from perdure.engine.log.run_log import Line
 
 TRIES, WHOLE_TRIES = 5, 3
-"""How often what can't be extracted is tried, and a whole batch of turns: then each of them is."""
+"""How often a text is tried that can't be extracted, and a whole batch of turns before each is tried alone."""
 
 
 @dataclass(slots=True)
 class LineBacklog:
-    """What a conversation waits with.
+    """What of a conversation waits for extraction, as far as this process knows.
 
     Attributes:
-        turns, tokens: since it was last looked at.
-        due_at: when all of it is extracted, in seconds of the loop.
+        turns, tokens: how much was said since extraction last looked.
+        due_at: when all of it is extracted, in seconds of the event loop's clock.
         tries: how often the batch has failed.
     """
 
@@ -37,9 +37,10 @@ class Waiting:
     """The backlogs of this process.
 
     Attributes:
-        wake: called about each change, with whether the rest is due at once; None: nobody extracts here.
-        taken: the conversations that are extracted because somebody asks for it, as often as it is asked for.
-        texts: the texts that are extracted just now.
+        lines: conversation -> its backlog; not there: nothing waits.
+        wake: called about each change with the conversation and whether it is due at once; None: nothing is extracted.
+        taken: conversation -> how many callers have it extracted now, and wait for it.
+        texts: the episodes that are extracted just now.
     """
 
     def __init__(self) -> None:
@@ -50,8 +51,8 @@ class Waiting:
 
     @contextlib.contextmanager
     def take(self, line: Line) -> Iterator[None]:
-        """Keep the background from extracting a conversation, so that no model is asked twice. It comes back to what
-        it has left meanwhile, or what could not be extracted."""
+        """Keep the background from extracting a conversation, so that no model is asked twice. Afterwards it comes back
+        to what it has left meanwhile, or what could not be extracted."""
         self.taken[line] += 1
         is_done = False
         try:
@@ -65,7 +66,7 @@ class Waiting:
 
     @contextlib.contextmanager
     def take_texts(self, ids: Iterable[EpisodeId]) -> Iterator[None]:
-        """Keep others from extracting texts."""
+        """Keep other tasks from extracting the episodes with these ids."""
         taken = Counter(ids)
         self.texts += taken
         try:
@@ -74,7 +75,7 @@ class Waiting:
             self.texts -= taken
 
     def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
-        """Note that something was said in a conversation, or its agent was given a text; `now`: extract it soon."""
+        """Note that so much was said in a conversation, or its agent was given a text; `now`: extract it at once."""
         if self.wake is None:
             return
         backlog = self.lines.setdefault(line, LineBacklog())

@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 AT_CLOSE_S = 0.5
 """How long a closing process extracts what waits, batch by batch: an imported history takes minutes."""
 LEFT_MESSAGES = 1_000
-"""How many of the newest messages a starting process looks at for conversations that were left waiting."""
+"""How many of the newest messages a starting process searches for conversations that wait for extraction."""
 
 
 class Extractions:
-    """The extractions of one process."""
+    """The background work of one process that extracts facts, and lets them fade."""
 
     def __init__(self, app: App) -> None:
         self.ports = ports = FactPorts.of(app)
@@ -40,29 +40,31 @@ class Extractions:
         self._worker = LineWorker("facts", self._work)
         self._forgetting = ForgettingWork(ports)
         self._tidying = LineWorker("fading", self._forgetting.tidy_due)
-        self._left = Worker("looking for conversations that wait for extraction", self.find_left, None)
+        self._starter = Worker("looking for conversations that wait for extraction", self.note_unread, None)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
             self._waiting.wake = self._wake
         ports.unread.listeners.append(self._waiting.note)
         app.runner.after_runs.listeners.append(self.note_run)
-        app.runner.after_runs.parts.append(self)  # which closes it, after the last run
+        app.runner.after_runs.parts.append(self)  # which closes this object, after the last run
 
     async def start(self) -> None:
-        """Look for conversations that an earlier process left waiting."""
-        await self._left.start()
+        """Look once for conversations that an earlier process left unread."""
+        await self._starter.start()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks that are going on."""
+        """The tasks that extract, or let facts fade, now."""
         return [*self._worker.tasks, *self._tidying.tasks]
 
     def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
-        """Note what a run has added to a conversation, and extract in the background if that makes a batch.
+        """Note what a run has added to a conversation, and extract in the background if that makes a full batch.
 
         Args:
-            agent: None: it is not known here.
+            line: agent and number of the conversation.
+            agent: None: this process does not know its settings, and takes the defaults.
+            ended: the log of the run.
         """
         facts = load_agent_facts({} if agent is None else agent.settings)
         if self._waiting.wake is None or facts.capture == "off":
@@ -75,19 +77,16 @@ class Extractions:
         if not backlog.tries and (backlog.turns >= facts.batch_turns or backlog.tokens >= facts.batch_tokens):
             self._worker.start(line)
 
-    async def find_left(self) -> None:
-        """Find conversations that an earlier process left waiting; they are extracted at the next pause.
-
-        Raises: StoreError.
-        """
+    async def note_unread(self) -> None:
+        """Note conversations that an earlier process left unread, for the next pause. Raises: StoreError."""
         if self._waiting.wake is not None:
             for line in await self.ports.store.read(lambda tx: tx.of(Episodes).list_behind(limit=LEFT_MESSAGES)):
                 self._waiting.note(line)
 
     async def close(self) -> None:
-        """Let tasks finish for a few seconds, then stop them. Quick extractors extract what waits."""
+        """Extract what waits for at most `AT_CLOSE_S`, if the settings say so, then end all tasks."""
         self._closing = True
-        await self._left.close()
+        await self._starter.close()
         self._pauses.end()
         if self._timer is not None:
             self._timer.cancel()
@@ -103,7 +102,7 @@ class Extractions:
         await self._tidying.close()
 
     def _wake(self, line: Line, now: bool) -> None:
-        """Have a conversation extracted at its next pause, or at once."""
+        """Have a conversation extracted at its next pause, or with `now` at once."""
         if self._closing:
             return
         backlog, time = self._waiting.lines[line], asyncio.get_running_loop().time()
@@ -114,12 +113,12 @@ class Extractions:
         self._set_timer(self.ports.settings.extraction_pause_s)
 
     def _set_timer(self, seconds: float) -> None:
-        """Look at all conversations after so many seconds, or before, if that is planned already."""
+        """Look at all conversations in so many seconds, or earlier if a look is planned already."""
         if self._timer is None and not self._closing:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Start to extract what is due, and plan the next look."""
+        """Start to extract the conversations that are due, and plan the next look."""
         self._timer = None
         time, pause_s = asyncio.get_running_loop().time(), self.ports.settings.extraction_pause_s
         for line, backlog in self._waiting.lines.items():
@@ -130,7 +129,7 @@ class Extractions:
             self._set_timer(min(later, default=pause_s))
 
     async def _work(self, line: Line) -> None:
-        """Extract what is due in a conversation; what fails is due again later."""
+        """Extract what is due in a conversation; after an error it is due again later."""
         backlog, time = self._waiting.lines.get(line), asyncio.get_running_loop().time()
         if backlog is None:
             return
@@ -159,7 +158,7 @@ class Extractions:
                 self._waiting.lines.pop(line, None)
 
     def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
-        """Have a conversation that failed extracted later. The first failure is logged."""
+        """Have a conversation that failed extracted later, each time four times as late; log the first failure."""
         wait_s = self.ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
         if backlog.tries <= 1:
@@ -176,7 +175,7 @@ class Extractions:
         self._set_timer(wait_s)
 
     async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
-        """Go on behind a batch that failed too often: only the turns at fault are left out."""
+        """Leave out those turns of a batch that fail also alone, after all of it failed often with `error`."""
         try:
             turns = await extract_singly(self.ports, line, rest=rest, last=True)
         except NotFound:

@@ -36,12 +36,12 @@ _CHANGES: Final[Mapping[Reason, FactChange]] = {
 
 
 def plan_facts(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
-    """Return what a pass would change of a graph's facts."""
+    """Return what a pass would change of a graph's facts at the time `at`; it changes nothing."""
     return plan_pass(_judge_all(tx, graph, policy, at=at), policy, at=at, compared_max=GROUP_MAX)
 
 
 def _judge_all(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Iterator[Judged]:
-    """Yield the known facts of a graph, oldest first, with their worth."""
+    """Yield the known facts of a graph with what they are worth to a policy, oldest first."""
     after = 0
     while page := tx.of(Facts).page(graph.id, where=FactFilter(), after=after, limit=PAGE):
         after = page[-1].first_seq
@@ -50,8 +50,9 @@ def _judge_all(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Ite
 
 
 def judge_fact(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> Judged:
-    """Return what a fact is worth, by its rating; for one that has ceased to be true the age counts from its end, and
-    twice. Near-duplicates are of the same entities, trust, scope and end: two periods of the same are two facts."""
+    """Return what a fact that was used so often is worth to a policy. The age of one that has ceased to be true counts
+    from its end, and twice. Near-duplicates have the same entities, trust, scope and end: two periods of the same are
+    two facts."""
     end = fact.invalid_at if fact.invalid_at is not None and fact.invalid_at <= at else None
     days = days_between(max(fact.created_at, end or fact.created_at), at) * (1 if end is None else 2)
     return Judged(
@@ -68,7 +69,8 @@ def judge_fact(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> Ju
 
 
 def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
-    """Carry out a pass; return what it changed. What has changed since it was planned stays as it is."""
+    """Carry out the items of a pass; return those that were carried out. A fact that has changed since the pass was
+    planned stays. `pass_` is the id of the pass, which its versions have in their origin."""
     done: list[TidyItem] = []
     for item in items:
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}
@@ -89,8 +91,8 @@ def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, a
 
 
 def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int) -> Sequence[Fact]:
-    """Take back what a pass did and nobody has changed since; return the facts as they are again, at most `limit`.
-    A fact that stayed for its duplicates keeps their sources, which say the same."""
+    """Take back what a pass did, by its id, and nobody has changed since; return the restored facts, at most `limit`. A
+    fact that stayed for its duplicates keeps their sources, which say the same."""
     archived = [fact for fact in facts_of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
     for id_ in dict.fromkeys(fact.origin["into"] for fact in archived if "into" in fact.origin):
         kept = tx.of(Facts).get(id_)
@@ -100,7 +102,7 @@ def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int)
 
 
 def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping[str, Any], at: datetime) -> Fact:
-    """Give a fact the sources of its duplicate, and the earlier beginning of the two; return it."""
+    """Give the fact `kept` the sources of its duplicate, and the earlier beginning of the two; return it."""
     sources = tx.of(Facts).sources(graph.id, [duplicate.first_seq])[duplicate.first_seq]
     tx.of(Facts).add_sources(graph.id, [(kept.first_seq, episode) for episode in sources])
     begin = min((time for time in (kept.valid_at, duplicate.valid_at) if time is not None), default=None)
@@ -110,14 +112,14 @@ def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping
 
 
 def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> Fact:
-    """Write the version again that a fact had before a pass; return it."""
+    """Write again the version that a fact had before a pass; return it."""
     *_, before = takewhile(lambda one: one.origin.get("pass") != pass_, tx.of(Facts).versions(fact.id))
     fields: FactFields = {"state": before.state, "valid_at": before.valid_at}
     return change_fact(tx, graph, fact, fields, change="restore", origin=before.origin, at=at)
 
 
 def facts_of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
-    """Yield the facts that passes have let fade or archived."""
+    """Yield the facts that passes have let fade or archived, and that are still so."""
     after = 0
     while page := tx.of(Facts).page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
         after = page[-1].first_seq

@@ -18,13 +18,13 @@ from perdure.features.facts.values.settings import Forgetting
 from perdure.storage.tx import Tx
 
 IMPORTANCE = 0.5
-"""Of a passage whose metadata name none, as of a fact without a rating."""
+"""The importance, 0 to 1, of a passage whose metadata name none; it is that of a fact without a rating."""
 COMPARED_MAX, COMPARED_CHARS = 2_000, 2_000
 """The most passages of an archive that are compared with each other, the newest, and the longest text."""
 
 
 def fading_archives(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
-    """Return the archives whose passages fade by an agent's policy: those that no other agent has. Raises: NotFound."""
+    """Return the archives whose passages an agent's policy lets fade: those of no other agent. Raises: NotFound."""
     tx.agents.model(agent_id)
     return [
         archive
@@ -34,13 +34,14 @@ def fading_archives(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
 
 
 def plan_passages(tx: Tx, archives: Sequence[Archive], policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
-    """Return what a pass would change of the passages of these archives."""
-    judged = (one for archive in archives for one in _judge_all(tx, archive, policy, at=at))
+    """Return what a pass would change of the passages of these archives at the time `at`; it changes nothing."""
+    judged = (passage for archive in archives for passage in _judge_all(tx, archive, policy, at=at))
     return plan_pass(judged, policy, at=at, compared_max=COMPARED_MAX)
 
 
 def tidy_passages(tx: Tx, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
-    """Carry out a pass; return what it changed. What has changed since it was planned stays as it is."""
+    """Carry out the items of a pass; return those that were carried out. A passage that has changed since the pass was
+    planned stays. `pass_` is the id of the pass, which changed passages have in their `state_origin`."""
     done: list[TidyItem] = []
     changed: dict[ArchiveId, list[Passage]] = {}
     for item in items:
@@ -65,8 +66,8 @@ def tidy_passages(tx: Tx, items: Sequence[TidyItem], *, pass_: str, at: datetime
 
 
 def restore_passages(tx: Tx, archives: Sequence[Archive], pass_: str, *, at: datetime, limit: int) -> Sequence[Passage]:
-    """Take back what a pass did and nobody has changed since; return the passages as they are again, at most `limit`.
-    Their age counts from now on."""
+    """Take back what a pass did, by its id, and nobody has changed since; return the restored passages, at most
+    `limit`. Their age counts from now on."""
     restored: dict[ArchiveId, list[Passage]] = {}
     found = [passage for passage in passages_of_passes(tx, archives) if passage.state_origin["pass"] == pass_][:limit]
     for passage in found:
@@ -79,7 +80,7 @@ def restore_passages(tx: Tx, archives: Sequence[Archive], pass_: str, *, at: dat
 
 
 def _judge_all(tx: Tx, archive: Archive, policy: Forgetting, *, at: datetime) -> Iterator[Judged]:
-    """Yield the passages of an archive that are not archived, oldest first, with their worth."""
+    """Yield the passages of an archive that are not archived with what they are worth to a policy, oldest first."""
     after, where = -1, PassageFilter(states=SEARCHED_STATES)
     while page := tx.passages.page(archive.id, where=where, limit=PAGE, above=after):
         after = page[-1].seq
@@ -88,8 +89,9 @@ def _judge_all(tx: Tx, archive: Archive, policy: Forgetting, *, at: datetime) ->
 
 
 def _judge(passage: Passage, uses: int, policy: Forgetting, *, at: datetime) -> Judged:
-    """Return what a passage is worth, by the importance that its metadata name. Near-duplicates have the same tags,
-    metadata and kind of source, and the same time if it is one that somebody named."""
+    """Return what a passage that was used so often is worth to a policy, by the importance in its metadata.
+    Near-duplicates have the same tags, metadata and kind of source, and the same time unless it is when they were
+    stored."""
     value: Any = passage.metadata.get("importance")
     importance = float(value) if type(value) in (int, float) and 0 <= value <= 1 else IMPORTANCE
     begin = passage.state_origin.get("at")
@@ -109,7 +111,7 @@ def _judge(passage: Passage, uses: int, policy: Forgetting, *, at: datetime) -> 
 
 
 def passages_of_passes(tx: Tx, archives: Sequence[Archive]) -> Iterator[Passage]:
-    """Yield the passages that passes have let fade or archived."""
+    """Yield the passages that passes have let fade or archived, and that are still so."""
     where = PassageFilter(states=("faded", "archived"))
     for archive in archives:
         after = -1

@@ -28,21 +28,21 @@ EVERY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Fading:
-    """What may fade: the facts of a graph, and the passages of archives."""
+    """What one pass may let fade: the facts of a graph, if there is one, and the passages of archives."""
 
     graph: Graph | None
     archives: Sequence[Archive] = ()
 
 
 class ForgettingWork:
-    """Passes that begin by themselves, at most one a day for each agent."""
+    """Passes that begin by themselves after extraction, at most one a day for each agent."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._last: dict[AgentId, datetime] = {}
+        self._last: dict[AgentId, datetime] = {}  # when this process began the last pass
 
     async def tidy_due(self, agent_id: AgentId) -> None:
-        """Let what an agent knows fade, if its settings say so and no pass was today. Raises: StoreError."""
+        """Let what an agent knows fade, if its settings say so and no pass was within a day. Raises: StoreError."""
         now = self._ports.clock.now()
         if agent_id in self._last and now - self._last[agent_id] < EVERY:
             return
@@ -62,12 +62,12 @@ class ForgettingWork:
 
 
 def load_fading(tx: Tx, agent_id: AgentId | None, graph: Graph | None) -> Fading:
-    """Return what may fade of an agent and its graph, or of a graph alone. Raises: NotFound."""
+    """Return what may fade of an agent and its graph, or with `agent_id` None of a graph alone. Raises: NotFound."""
     return Fading(graph, () if agent_id is None else of_passages.fading_archives(tx, agent_id))
 
 
 async def tidy(ports: Ports, fading: Fading, policy: Forgetting, *, dry_run: bool = False) -> Sequence[TidyItem]:
-    """Let facts and passages fade; return which. `dry_run` changes nothing. Raises: StoreError."""
+    """Let facts and passages fade; return what was changed, or with `dry_run` what would be. Raises: StoreError."""
     at = ports.clock.now()
     graph = fading.graph
 
@@ -91,15 +91,17 @@ async def tidy(ports: Ports, fading: Fading, policy: Forgetting, *, dry_run: boo
 
 
 async def restore_last(ports: Ports, fading: Fading) -> Sequence[Memory]:
-    """Take back the latest pass; return the facts and passages as they are again. Raises: StoreError."""
+    """Take back the latest pass; return the facts and passages that it restored. Raises: StoreError."""
     graph, archives = fading.graph, fading.archives
 
     def find_last(tx: Tx) -> str | None:
+        """Return the id of the latest pass, which is its time; None: there was none."""
         origins = [passage.state_origin for passage in of_passages.passages_of_passes(tx, archives)]
         origins += [] if graph is None else [fact.origin for fact in of_facts.facts_of_passes(tx, graph)]
         return max((str(origin["pass"]) for origin in origins), default=None)
 
     def restore(tx: Tx, pass_: str) -> Sequence[Memory]:
+        """Take back at most `PORTION` changes of a pass, of facts first; return what was restored."""
         at = ports.clock.now()
         facts: Sequence[Fact] = ()
         if graph is not None:

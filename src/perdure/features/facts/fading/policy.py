@@ -21,17 +21,18 @@ from perdure.features.facts.values.settings import Forgetting
 
 PAGE = 1_000
 CHANGES_MAX = 1_000
-"""The most facts, and the most passages, that one pass changes; the next one goes on."""
+"""The most facts, and the most passages, that one pass changes; the next pass changes others."""
 USE_DAYS = 30.0
-"""How much younger one use makes a memory."""
+"""By how many days one use makes a memory younger."""
 NEARLY_ALL, SAME_RELATION = 0.8, 0.5
 """The share of common words from which two sentences are near-duplicates, and two facts of one relation."""
 _WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30ff]")
 _TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
-"""Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
+"""Words that reverse a sentence: sentences that differ in one of them, or in a number, say different things."""
 
 Reason = Literal["faded", "unused", "used", "duplicate"]
-"""`unused`: it had faded before. `used`: it had faded, and is active again."""
+"""Why a memory changes its state. `faded`: it is worth little. `unused`: it had faded, and nothing has used it since.
+`used`: it had faded, was used, and is active again. `duplicate`: another one says nearly the same."""
 Memory = Fact | Passage
 STATES: Final[Mapping[Reason, PassageState]] = {
     "faded": "faded",
@@ -39,16 +40,18 @@ STATES: Final[Mapping[Reason, PassageState]] = {
     "unused": "archived",
     "duplicate": "archived",
 }
+"""Reason -> the state that a memory gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TidyItem:
-    """A fact or passage that fades, or is archived or active again.
+    """A change of a memory's state in a pass.
 
     Attributes:
-        score: how much the policy still gives for it, 0 to 1.
-        into: of a near-duplicate the one that stays, and gains its sources.
-        uses: how often one that fades was used before.
+        memory: as it was before.
+        score: what it is worth to the policy, 0 to 1.
+        into: for a near-duplicate the memory that stays in its place, and gains its sources.
+        uses: how often a memory that fades was used before.
     """
 
     memory: Memory
@@ -59,39 +62,39 @@ class TidyItem:
 
     @property
     def kind(self) -> Literal["fact", "passage"]:
-        """What it is."""
+        """Whether it is a fact or a passage."""
         return kind_of(self.memory)
 
 
 def kind_of(memory: Memory) -> Literal["fact", "passage"]:
-    """Return what a memory is."""
+    """Return whether a memory is a fact or a passage."""
     return "fact" if isinstance(memory, Fact) else "passage"
 
 
 def compute_worth(importance: float, days: float, uses: int, policy: Forgetting) -> float:
-    """Return what a memory of this age is worth: its importance, halved with each half-life of its age. Each use takes
-    days off its age."""
+    """Return what a memory is worth, 0 to 1: its importance, 0 to 1, halved with each half-life of its age in days.
+    Each use takes `USE_DAYS` off the age."""
     age = max(0.0, days - uses * USE_DAYS)
     return float(importance * 0.5 ** (age / policy.half_life_days))
 
 
 def days_between(begin: datetime, end: datetime) -> float:
-    """Return the days from one time to another, at least 0."""
+    """Return the days from one time to another; 0 if the second is earlier."""
     return max(0.0, (end - begin).total_seconds() / 86_400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A memory with what the policy gives for it, and what a pass asks about it.
+    """A memory with what a policy has to know of it.
 
     Attributes:
-        worth: what the policy still gives for it, 0 to 1.
+        worth: what the memory is worth to the policy, 0 to 1.
         uses: how often it was used.
         since: when it came into its state; `origin` says why.
-        importance: how much it matters, 0 to 1.
-        group: those of one group are compared with each other; None: it is compared with none.
+        importance: how much it matters, 0 to 1, whatever its age.
+        group: memories of one group are compared with each other; None: it is compared with none.
         company: what near-duplicates have in common beside their words.
-        relation: of a fact.
+        relation: that of a fact; None: it is a passage.
     """
 
     memory: Memory
@@ -106,17 +109,17 @@ class Judged:
 
     @property
     def place(self) -> tuple[bool, float, int, int]:
-        """Its place among near-duplicates: first one that has not faded, then the most important, the fullest, the
-        oldest."""
+        """The key by which near-duplicates are sorted, the one that stays first: one that has not faded, then the most
+        important, the longest, the oldest."""
         return self.memory.state != "active", -self.importance, -len(self.memory.text), self.memory.seq
 
 
 def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, compared_max: int) -> Sequence[TidyItem]:
-    """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing.
+    """Return what a pass would change, near-duplicates first, then what matters least; at most `CHANGES_MAX` items.
 
     Args:
-        judged: oldest first.
-        compared_max: how many of a group are compared with each other, the newest.
+        judged: all memories, oldest first.
+        compared_max: how many of a group, the newest, are compared with each other.
     """
     groups: dict[Hashable, deque[Judged]] = {}
     single: list[TidyItem] = []
@@ -132,13 +135,12 @@ def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, com
         for one, kept in find_duplicates(group)
     ]
     done = {memory.id for item in items for memory in (item.memory, item.into) if memory is not None}
-    left = [item for item in single if item.memory.id not in done]
-    return [*items, *sorted(left, key=lambda item: (item.score, item.memory.seq))][:CHANGES_MAX]
+    others = [item for item in single if item.memory.id not in done]
+    return [*items, *sorted(others, key=lambda item: (item.score, item.memory.seq))][:CHANGES_MAX]
 
 
 def _judge(one: Judged, policy: Forgetting, *, is_old: bool) -> TidyItem | None:
-    """Return what becomes of a memory that is no duplicate; None: it stays as it is. `is_old`: it is in its state as
-    long as the policy leaves it there."""
+    """Return the change of a memory that is no duplicate, or None; `is_old`: its state is older than `min_age_days`."""
     memory, worth, uses = one.memory, one.worth, one.uses
     if memory.state == "active" and is_old and worth < policy.min_score:
         return TidyItem(memory=memory, reason="faded", score=worth, uses=uses)
@@ -150,15 +152,15 @@ def _judge(one: Judged, policy: Forgetting, *, is_old: bool) -> TidyItem | None:
 
 
 def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
-    """Yield near-duplicates, each with the one that stays."""
+    """Yield pairs of a near-duplicate and the memory that stays in its place."""
     words = {one.memory.id: count_words(one.memory.text) for one in judged}
-    rarity = Counter(word for of_one in words.values() for word in of_one)
+    counts = Counter(word for of_one in words.values() for word in of_one)
     kept: list[Judged] = []
     places: dict[Hashable, list[int]] = {}  # the kept ones by their rarest words
     for one in sorted(judged, key=lambda one: one.place):
         own = words[one.memory.id]
         keys = [
-            (one.company, word) for word in _rarest(own, rarity, NEARLY_ALL if one.relation is None else SAME_RELATION)
+            (one.company, word) for word in _rarest(own, counts, NEARLY_ALL if one.relation is None else SAME_RELATION)
         ]
         near = sorted({place for key in keys for place in places.get(key, ())})
         same = next((kept[place] for place in near if _says_same(kept[place], one, words)), None)
@@ -171,26 +173,29 @@ def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]
 
 
 def _says_same(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Counter[str]]) -> bool:
+    """Return whether two memories say the same; `words` are their words by id. Facts of one relation need fewer."""
     share = SAME_RELATION if one.relation is not None and one.relation == other.relation else NEARLY_ALL
     return says_same(words[one.memory.id], words[other.memory.id], share=share)
 
 
-def _rarest(words: Counter[str], rarity: Counter[str], share: float) -> Sequence[tuple[str, int]]:
-    """Return the rarest words of a text, the second occurrence of a word as another one: of two near-duplicates both
-    have at least one of these, for too few words would be common otherwise."""
+def _rarest(words: Counter[str], counts: Counter[str], share: float) -> Sequence[tuple[str, int]]:
+    """Return the rarest words of a text, so many that two texts which share this share of words have one of these in
+    common. A word's further occurrences count as words of their own, as (word, 1). `counts` says in how many texts a
+    word is."""
     every = [(word, place) for word, count in words.items() for place in range(count)]
-    every.sort(key=lambda word: (rarity[word[0]], word))
+    every.sort(key=lambda word: (counts[word[0]], word))
     return every[: len(every) - math.ceil(share * len(every)) + 1]
 
 
 def count_words(text: str) -> Counter[str]:
-    """Return how often each word stands in a sentence; of scripts without spaces each character is one."""
+    """Return word -> how often a sentence has it; in scripts without spaces each character is a word."""
     return Counter(match.group().casefold() for match in _WORD.finditer(text))
 
 
 def says_same(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
-    """Return whether two sentences have this share of their words in common, in one order, and differ in no number or
-    negation; if nearly all are in common, neither has a word in place of another's."""
+    """Return whether two sentences, given by their words in order, say the same: they share `share` of their words, in
+    one order, and differ in no number or negation. If nearly all are shared, neither may have a word in place of
+    another's."""
     common = sum(min(one[word], other[word]) for word in one.keys() & other.keys())
     if common < share * max(1, one.total() + other.total() - common):
         return False

@@ -10,6 +10,7 @@ ROWS = 1_000
 
 
 def apply(db: Database) -> None:
+    """Rewrite all names of `entity_names`, page by page."""
     last = {"after_graph": "", "after_name": "", "after_seq": -1}
     while rows := db.rows(
         "SELECT graph_id, name, seq FROM entity_names WHERE (graph_id, name, seq) > (:after_graph, :after_name,"

@@ -17,7 +17,7 @@ from perdure.features.facts.values.facts import FactFilter
 from perdure.storage.tx import Tx
 
 FAR = 9
-"""The distance of an entity that no path of interest reaches."""
+"""The distance of all entities that are more than `STEPS` facts away."""
 STEPS = 1
 """How many facts away an entity may be from one that a query names."""
 _NUMBERS = ("seq", "text_seq", "subject", "object")
@@ -84,8 +84,9 @@ class FactColumns:
         return np.flatnonzero(mask)
 
     def distances(self, rows: NDArray[np.int64], entities: Sequence[int]) -> NDArray[np.int64]:
-        """Return (rows) how many facts lie between each of these facts and the entities: 0 if it names one, 1 if it
-        names one that such a fact names, `FAR` for all others. Only these rows are followed."""
+        """Return for each of these rows how many facts lie between it and the entities: 0 if the fact names one, 1 if
+        it names one that such a fact names, and so on up to `STEPS`; `FAR` for all others. Only these rows are
+        followed."""
         subject, object_ = self.subject[rows], self.object[rows]
         if not len(rows) or not entities:
             return np.full(len(rows), FAR)
@@ -99,12 +100,13 @@ class FactColumns:
         return found
 
     def replace_rows(self, rows: FactColumns) -> FactColumns:
-        """Return these columns with other rows: those of numbers that are here in their place, those of higher numbers
-        behind them. `rows` has the codes of these columns, and may have more."""
+        """Return these columns with newer rows: one whose number is here replaces that one, others are appended. `rows`
+        uses the codes of these columns, and may have more."""
         is_new = rows.seq > self.seq.max(initial=0)
         places = self.seq.searchsorted(rows.seq[~is_new])
 
         def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            """Return a column with the changed rows in their places, and the new ones behind."""
             merged = np.concatenate([own, other[is_new]])
             merged[places] = other[~is_new]
             return merged
@@ -117,7 +119,7 @@ class FactColumns:
         )
 
     def _is_among(self, column: str, values: Sequence[str | None]) -> NDArray[np.bool_]:
-        """Return (n) which rows have one of these values."""
+        """Return for each row whether its label in a column is one of these values."""
         labels = self.labels[column]
         is_wanted = np.zeros(len(labels) + 1, np.bool_)
         is_wanted[[labels[value] for value in values if value in labels]] = True
@@ -125,10 +127,8 @@ class FactColumns:
 
 
 def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = None) -> FactColumns:
-    """Load the columns of all versions that the transaction sees, of those in `before` only what has changed since.
-
-    Raises: NotFound.
-    """
+    """Load the columns of all versions of a graph's facts; `before` are columns of it that were loaded earlier, of
+    which only changes are loaded. Raises: NotFound."""
     rows = tx.of(Facts).columns(graph_id, after_version=-1 if before is None else before.version)
     if before is not None and not rows:
         return before
@@ -148,12 +148,12 @@ def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = No
 
 
 def _codes(column: Sequence[str | None], labels: dict[str | None, int]) -> NDArray[np.int32]:
-    """Return the codes of values; new values get the next ones in `labels`."""
+    """Return the codes of values; `labels` has them, and gains codes for new values."""
     return np.array([labels.setdefault(value, len(labels)) for value in column], np.int32)
 
 
 def _times(column: Sequence[Any], nothing: float) -> NDArray[np.float64]:
-    """Return epoch seconds of the store's times; many facts have the same."""
+    """Return times of the store, texts in ISO 8601, as epoch seconds; None becomes `nothing`."""
     known: dict[Any, float] = {None: nothing}
     for text in set(column):
         if text is not None:

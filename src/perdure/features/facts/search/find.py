@@ -29,19 +29,19 @@ TIME_SCORE = 1.0
 ENDED_SCORE = -1.5
 """What a fact loses that is no longer true, unless the query or the filter names a time."""
 NAMED_CANDIDATES, NEAR_CANDIDATES, SPAN_CANDIDATES = 40, 20, 30
-"""The most facts that are ranked, whatever their words: of entities that the query or the filter names, of those
-beside, and of the times that the query names."""
+"""The most facts that are ranked even if their words don't match: of entities that the query or the filter names, of
+their neighbours, and of times that the query names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graded:
-    """The facts that a filter lets through, by their texts, and what each gains beside its words and vector.
+    """The facts that a filter lets through, in order of their texts, and what each gains beside its words and vector.
 
     Attributes:
-        texts: (m) the sorted numbers of their texts; facts of several times may have one.
-        seqs: (m) their versions.
-        gains: name of a signal -> (m) its addend.
-        candidates: numbers of texts that are ranked whatever their words.
+        texts: (m) the numbers of their texts, sorted; several facts may have one text.
+        seqs: (m) the numbers of their versions.
+        gains: name of a signal, such as `distance` -> (m) what it adds to the score.
+        candidates: numbers of texts that are ranked even if their words don't match.
     """
 
     texts: NDArray[np.int64]
@@ -53,7 +53,8 @@ class _Graded:
 def search_facts(
     tx: Tx, graph: Graph, request: SearchRequest, *, where: FactFilter, limit: int, explain: bool = False
 ) -> Hits[FactHit]:
-    """Search the facts of a graph that match, best first; without a text the newest ones. Raises: NotFound."""
+    """Return the facts of a graph that match the request's text and the filter, best first; without a text the newest
+    ones. With `explain` each says why. Raises: NotFound."""
     if not request.text.strip():
         facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=limit)
         return Hits(_hits(tx, graph, [(fact, 0.0, None) for fact in facts]), SearchReport(rows=len(facts)))
@@ -87,17 +88,17 @@ def search_facts(
 
 
 def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:
-    """Filter the facts, and compute what their entities and times say of them."""
+    """Apply the filter, and compute what the facts gain by their entities and times."""
     rows = columns.match(where)
-    said = np.stack([columns.text_seq[rows], columns.valid_at[rows], columns.invalid_at[rows]])[:, ::-1]
-    rows = rows[::-1][np.unique(said, axis=1, return_index=True)[1]]  # of several that say the same the last
+    contents = np.stack([columns.text_seq[rows], columns.valid_at[rows], columns.invalid_at[rows]])[:, ::-1]
+    rows = rows[::-1][np.unique(contents, axis=1, return_index=True)[1]]  # of equal texts and times the newest
     texts = columns.text_seq[rows]
     named = [entity.seq for entity in known_entities(tx, graph, texts_with_names(request.text))]
-    away = columns.distances(rows, named)
+    distances = columns.distances(rows, named)
     gains: dict[str, NDArray[np.floating]] = {}
     candidates: list[int] = []
     for distance, (score, most) in enumerate(zip(DISTANCE_SCORES, (NAMED_CANDIDATES, NEAR_CANDIDATES), strict=True)):
-        near = np.flatnonzero(away == distance)
+        near = np.flatnonzero(distances == distance)
         gains.setdefault("distance", np.zeros(len(rows)))[near] = score
         candidates += texts[_best_rated(columns, rows, near)[:most]].tolist()
     if where.entities:
@@ -114,26 +115,26 @@ def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, w
 
 
 def _best_rated(columns: FactColumns, rows: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return some of the rows, the best rated first, of those the newest."""
+    """Return `some`, which are places in `rows`, by the rating of their facts, the best first, and then the newest."""
     return some[np.lexsort((-columns.seq[rows[some]], -columns.rating[rows[some]]))]
 
 
 def texts_with_names(text: str) -> Sequence[str]:
-    """Return the texts whose names are looked up: the query, and the user's where it says "I" or "my"."""
+    """Return the texts in which names are looked up: the query, and the user's name if it says "I" or "my"."""
     return [USER_NAME, text] if role_meant(text) == USER else [text]
 
 
 def _true_in(columns: FactColumns, rows: NDArray[np.int64], named: Sequence[TimeSpan]) -> NDArray[np.bool_]:
-    """Return (rows) which facts were true at one of these times, as far as their beginning or end is known."""
+    """Return for each row whether its fact was true at one of these times, as far as its start or end is known."""
     valid, invalid = columns.valid_at[rows], columns.invalid_at[rows]
-    then = np.zeros(len(rows), np.bool_)
+    is_true = np.zeros(len(rows), np.bool_)
     for span in named:
-        then |= (valid < span.end.timestamp()) & (invalid > span.start.timestamp())
-    return then & (np.isfinite(valid) | np.isfinite(invalid))
+        is_true |= (valid < span.end.timestamp()) & (invalid > span.start.timestamp())
+    return is_true & (np.isfinite(valid) | np.isfinite(invalid))
 
 
 def _sum_scores(ranking: RankedPassages, graded: _Graded) -> list[tuple[float, int, int, int]]:
-    """Return (score, version, row of the pool, place among the graded ones) of each ranked fact, best first."""
+    """Return (score, version, row in the ranking's pool, place in `graded`) of each ranked fact, best first."""
     order = ranking.ranked.order
     seqs = np.array(ranking.texts.seqs, np.int64)[order]
     first, last = graded.texts.searchsorted(seqs, "left"), graded.texts.searchsorted(seqs, "right")
@@ -147,12 +148,13 @@ def _sum_scores(ranking: RankedPassages, graded: _Graded) -> list[tuple[float, i
 
 
 def _explain(ranking: RankedPassages, row: int, graded: _Graded, place: int) -> Why:
-    """Explain a fact's score: as that of its text, with what its entities and times add."""
+    """Return why a fact has its score: the reasons of its text, with what its entities and times add."""
     why = why_passage(ranking, row)
     parts = {name: float(values[place]) for name, values in graded.gains.items() if values[place]}
     return replace(why, score=why.score + sum(parts.values()), parts={**why.parts, **parts})
 
 
 def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]) -> Sequence[FactHit]:
+    """Return facts, each with score and reasons, with their entities."""
     entities = tx.of(Entities).of_facts(graph.id, [fact for fact, _, _ in scored])
     return [FactHit(fact, score, entities[fact.subject], entities[fact.object], why) for fact, score, why in scored]

@@ -29,12 +29,8 @@ async def find_facts(
     explain: bool = False,
     timezone: str = "UTC",
 ) -> Hits[FactHit]:
-    """Return the facts of a graph that best match, best first; without a text the newest ones.
-
-    Args:
-        timezone: where days begin that the query names.
-    Raises: NotFound, StoreError; TooMany: the query is too long.
-    """
+    """Return the facts of a graph that best match a text, best first; without a text the newest ones. `timezone` says
+    where days begin that the text names. Raises: NotFound, StoreError; TooMany: the text is too long."""
     from perdure.features.facts.search.find import search_facts
 
     search.check_query(text)
@@ -45,15 +41,17 @@ async def find_facts(
 
 
 NAME = "facts"
+"""The key of a `FactScope` in `RecallScope.features`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactScope:
-    """The facts that a recall may add: those that are true now, about the entities that some texts name.
+    """Which facts a recall may add: facts that are true now, about the entities that some texts name.
 
     Args:
-        texts: the latest last; None: the query alone.
-        trust: the sources whose facts may stand in it; None: any.
+        texts: the latest last; None: the query of the recall alone.
+        limit: the most facts.
+        trust: the kinds of sources whose facts count; None: all.
     """
 
     texts: tuple[str, ...] | None = None
@@ -62,24 +60,25 @@ class FactScope:
 
 
 def plan_facts(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> tuple[str, FactScope | None]:
-    """The facts that may be recalled: of the entities that the newest messages name. None: none are to be."""
+    """Return `NAME` and which facts a run's recall may add; None: none. `texts` are the run's own messages; with the
+    newest of the conversation they name the entities."""
     settings = load_agent_facts(agent.settings)
     if not settings.recall:
         return NAME, None
     where = MessageFilter(conversation_seq=conversation.seq, roles=("user", "assistant"))
     newest = tx.messages.newest(agent.id, where=where, limit=settings.recall_messages)
-    said = [message.text for message in reversed(newest)]
-    if said[-len(texts) :] != list(texts):  # the run's messages are not in the log yet
-        said += texts
+    recent = [message.text for message in reversed(newest)]
+    if recent[-len(texts) :] != list(texts):  # the run's messages are not in the log yet
+        recent += texts
     return NAME, FactScope(
-        texts=tuple(said)[-settings.recall_messages :],
+        texts=tuple(recent)[-settings.recall_messages :],
         limit=settings.recall,
         **({"trust": None} if settings.use_untrusted else {}),
     )
 
 
 def count_facts(tx: Tx, event: MemoryRecalled) -> None:
-    """Count that facts were recalled: what is used fades later. No ranking reads it."""
+    """Count that the facts of a recall were used, so that they fade later. No ranking reads it."""
     facts = tx.of(Facts).list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
     for graph_id in {fact.graph_id for fact in facts}:
         texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]

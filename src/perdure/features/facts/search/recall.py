@@ -19,7 +19,8 @@ from perdure.storage.tx import Tx
 
 
 def add_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
-    """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
+    """Add the facts of a recall's scope to its candidates, with scores from 0 to 1. None is cut off by its score: they
+    are few, and about what the texts name."""
     hits = _recall_facts(tx, agent, request, scope)
     if not hits:
         return
@@ -46,12 +47,13 @@ def add_profile(
     collection: Candidates,
     count: Callable[[str], int],
 ) -> None:
-    """Add what is known of the user, the most important first, to fill the budget."""
+    """Add facts of the user's profile to the candidates, to fill what remains of the budget, the most important first.
+    `count` returns the tokens of a text."""
     if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return
     profile = load_profile(tx, graph, agent.id, budget_tokens=scope.budget_tokens, count=count, at=request.now)
     facts = [entry.fact for entry in profile.entries if entry.fact is not None]
-    in_view = said_in_view(tx, graph, agent, facts, scope)
+    in_view = first_seqs_in_view(tx, graph, agent, facts, scope)
     facts = [fact for fact in facts if fact.first_seq not in in_view]
     entities, sources = tx.of(Entities).of_facts(graph.id, facts), sources_of(tx, graph.id, facts)
     for place, fact in enumerate(facts):
@@ -71,8 +73,8 @@ def add_profile(
 
 
 def _recall_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> Hits[FactHit]:
-    """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
-    than in what is in view."""
+    """Return the facts that a recall may add, best first: true now, about the entities that its texts name, and not
+    said by messages in the context window."""
     wanted = (scope.features or {}).get(NAME, FactScope())
     if wanted is None or not wanted.limit or (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return Hits()
@@ -84,12 +86,12 @@ def _recall_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallSco
         at=request.now, entities=tuple(entity.seq for entity in named), trust=wanted.trust, states=("active",)
     )
     hits = search_facts(tx, graph, request, where=where, limit=2 * wanted.limit, explain=scope.explain)
-    in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
+    in_view = first_seqs_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
     return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: wanted.limit], hits.ran)
 
 
-def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
-    """Return the first numbers of the facts that messages in the context window say."""
+def first_seqs_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
+    """Return the `first_seq` of those of these facts that messages in the context window say."""
     if scope.in_view is None:
         return set()
     conversation, first = scope.in_view

@@ -16,13 +16,13 @@ from perdure.search.ranking.hits import SearchRequest, Wording
 from perdure.storage.tx import Tx
 
 FACTS_MAX = 10
-"""The best facts by the words of a query. More find nothing more."""
+"""How many of the facts that match a query's words best are looked at: more of them find no more messages."""
 
 
 def match_facts(
     tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId
 ) -> Mapping[int, Sequence[Wording]]:
-    """The numbers of messages -> the facts that they say and that the words of a query find, from trusted sources."""
+    """Return the number of an agent's message -> trusted facts that it says and that match the words of a query."""
     graph = tx.of(Graphs).get(graph_id)
     archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
     postings = request.archives.postings(archive, everything)

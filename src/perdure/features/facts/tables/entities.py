@@ -18,6 +18,8 @@ _COMMUNITY = row_format.RowFormat(Community)
 
 
 class Entities(Table):
+    """The entities and communities of graphs, in one transaction."""
+
     def add(self, entities: Sequence[Entity]) -> Sequence[Entity]:
         """Add entities of one graph, and return them with their numbers. Raises: NotFound."""
         if not entities:
@@ -31,40 +33,40 @@ class Entities(Table):
         return added
 
     def get(self, entity_id: EntityId) -> Entity:
-        """Raises: NotFound."""
+        """Return the entity of this id. Raises: NotFound."""
         graph_id, seq = locate(self._db, self._org_id, "entity", entity_id)
         return first(self.list_by_seqs(GraphId(graph_id), [seq]), "entity", entity_id)
 
     def put(self, entity: Entity) -> None:
-        """Update name, type, summary, aliases, attributes and `updated_at`. Raises: NotFound."""
+        """Store name, type, summary, aliases, attributes and `updated_at` of an entity. Raises: NotFound."""
         before = self.get(entity.id)
         columns = row_format.assignments("name, type, summary, aliases, attributes, updated_at")
         params = _ENTITY.params(replace(entity, graph_id=before.graph_id, seq=before.seq))
         self._run(f"UPDATE entities SET {columns} WHERE graph_id = :graph_id AND seq = :seq", **params)
-        gone = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
-        self._db.run_many(gone, _name_rows([before]))
+        delete_sql = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
+        self._db.run_many(delete_sql, _name_rows([before]))
         self._add_names([replace(entity, graph_id=before.graph_id, seq=before.seq)])
 
     def find_by_names(self, graph_id: GraphId, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
-        """Name, as it was given -> the numbers of the entities that have it as name or alias."""
+        """Return each of `names` -> the numbers of the entities that have it as name or alias, in order."""
         keys = {name: name_key(name) for name in names}
         by_key: dict[str, list[int]] = {}
-        for some in parts(list(dict.fromkeys(keys.values()))):
+        for chunk in parts(list(dict.fromkeys(keys.values()))):
             where = Conditions("graph_id = :graph_id", OWN_GRAPH, graph_id=graph_id)
-            where.among("name", some)
+            where.among("name", chunk)
             sql = f"SELECT name, seq FROM entity_names WHERE {where} ORDER BY seq"
             for key, seq in self._rows(sql, **where.params):
                 by_key.setdefault(row_format.restore(key), []).append(seq)
         return {name: by_key.get(key, []) for name, key in keys.items()}
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Entity]:
-        """The entities with these numbers that exist, in the order of `seqs`."""
+        """Return the entities with these numbers, in this order; a number that no entity has is left out."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
 
     def of_facts(self, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Entity]:
-        """Number -> entity, of all that these facts are about."""
+        """Return number -> entity for the subjects and objects of these facts."""
         seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
         return {entity.seq: entity for entity in self.list_by_seqs(graph_id, seqs)}
 
@@ -77,26 +79,26 @@ class Entities(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Entity]:
-        """Entities with numbers between `after` and `before`, both excluded, in order of creation."""
+        """Return entities with numbers between `after` and `before`, both excluded, in order of creation."""
         conditions = Conditions()
         conditions.between("seq", after, before)
         where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
 
     def list_members(self, graph_id: GraphId, community_seq: int, *, limit: int = 100) -> Sequence[Entity]:
-        """The entities of a community, in order."""
+        """Return the entities of a community, in order of creation."""
         where = "community_seq = :community_seq ORDER BY seq LIMIT :limit"
         index = "entities_by_community"
         return self._read(where, index=index, graph_id=graph_id, community_seq=community_seq, limit=limit)
 
     def communities_of(self, graph_id: GraphId, seqs: Sequence[int]) -> Mapping[int, int | None]:
-        """The number of an entity -> the number of its community, if it has one; of those that exist."""
+        """Return the number of each of these entities that exists -> that of its community; None: it is in none."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         sql = f"SELECT seq, community_seq FROM entities WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
         return {row[0]: row[1] for row in self._rows(sql, graph_id=graph_id, **params)}
 
     def set_community(self, graph_id: GraphId, seq: int, community_seq: int | None) -> None:
-        """Move an entity into a community, or out of all."""
+        """Move an entity into a community; None: out of any."""
         sql = f"UPDATE entities SET community_seq = :to WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
         self._run(sql, graph_id=graph_id, seq=seq, to=community_seq)
 
@@ -115,27 +117,32 @@ class Entities(Table):
         )
 
     def find_community(self, graph_id: GraphId, seq: int) -> Community | None:
+        """Return the community of this number; None: there is none."""
         return next(iter(self._communities("seq = :seq", graph_id=graph_id, seq=seq)), None)
 
     def list_communities(
         self, graph_id: GraphId, *, due: bool | None = None, after: int = 0, limit: int = 100
     ) -> Sequence[Community]:
-        """Communities with numbers above `after`, in order; `due`: only those whose summary is or is not due."""
+        """Return communities with numbers above `after`, in order; `due`: only those whose summary is, or is not,
+        due."""
         which = "" if due is None else f" AND summary_due = {int(due)}"
         index = "communities_due" if due else ""
         where = f"seq > :after{which} ORDER BY seq LIMIT :limit"
         return self._communities(where, index=index, graph_id=graph_id, after=after, limit=limit)
 
     def _communities(self, where: str, *, index: str = "", **params: str | int) -> Sequence[Community]:
+        """Read the communities of a graph that an SQL condition selects; `index` names the index to use."""
         source = f"communities{self._db.by_index(index) if index else ''}"
         self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_COMMUNITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return self._all(_COMMUNITY, sql, **params)
 
     def _add_names(self, entities: Sequence[Entity]) -> None:
+        """Store the names and aliases by which entities are found."""
         self._db.run_many(row_format.insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Entity]:
+        """Read the entities of a graph that an SQL condition selects; `index` names the index to use."""
         source = f"entities{self._db.by_index(index) if index else ''}"
         self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_ENTITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
@@ -143,7 +150,7 @@ class Entities(Table):
 
 
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
-    """A row for each key of an entity's name and aliases, by which it is found."""
+    """Return a row of `entity_names` for each name and alias of the entities, in the form of `name_key`."""
     return [
         {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
         for entity in entities

@@ -21,7 +21,7 @@ from perdure.storage.tables.table import Table, find_all, first, locate, registe
 
 
 def fact_conditions(where: FactFilter) -> Conditions:
-    """The conditions of a filter on rows of `facts f`."""
+    """Return the SQL conditions of a filter on rows of `facts f`."""
     conditions = Conditions()
     if where.as_of is None:
         conditions.add("f.expired_at IS NULL")
@@ -59,12 +59,12 @@ _SELECT = (
 
 
 class Facts(Table):
-    def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
-        """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact, every
-        other one continues the fact of that number, whose last version has to be expired.
+    """The versions of facts, and the links to the episodes that support them, in one transaction."""
 
-        Raises: NotFound.
-        """
+    def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
+        """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact; every
+        other one continues the fact that began with that number, whose last version has to be expired. Raises:
+        NotFound."""
         if not versions:
             return ()
         seq, graph_version = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", len(versions))
@@ -78,14 +78,14 @@ class Facts(Table):
         register(self._db, self._org_id, graph.id, new)
         rows = [{**_STORED.params(version), "graph_version": graph_version} for version in added]
         self._db.run_many(row_format.insert_into("facts", f"{_ROW}, graph_version"), rows)
-        self._count(graph.id, [version for version in added if version.expired_at is None], 1)
+        self._change_fact_counts(graph.id, [version for version in added if version.expired_at is None], 1)
         if of_people := [version.seq for version in added if version.is_of_person]:
             sql = "UPDATE graphs SET person_seq = :seq WHERE id = :graph_id AND org_id = :org_id"
             self._run(sql, graph_id=graph.id, seq=of_people[-1])
         return added
 
     def expire(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> Sequence[Fact]:
-        """Expire those of these versions that are believed; return them as they were."""
+        """Store that these versions are believed no longer; return those that were believed, as they were."""
         expired = [fact for fact in self.list_by_seqs(graph_id, seqs) if fact.expired_at is None]
         if not expired:
             return expired
@@ -102,22 +102,22 @@ class Facts(Table):
                 for fact in expired
             ],
         )
-        self._count(graph_id, expired, -1)
+        self._change_fact_counts(graph_id, expired, -1)
         return expired
 
     def get(self, fact_id: FactId) -> Fact:
-        """The newest version, expired or not. Raises: NotFound."""
+        """Return the newest version of a fact, expired or not. Raises: NotFound."""
         return self.versions(fact_id)[-1]
 
     def versions(self, fact_id: FactId) -> Sequence[Fact]:
-        """All versions of a fact, oldest first. Raises: NotFound."""
+        """Return all versions of a fact, oldest first. Raises: NotFound."""
         graph_id, seq = locate(self._db, self._org_id, "fact", fact_id)
         found = self._read("f.first_seq = :seq ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, seq=seq)
         first(found, "fact", fact_id)
         return found
 
     def list_by_ids(self, ids: Sequence[FactId]) -> Sequence[Fact]:
-        """The newest versions of those of these facts that exist, in the order of `ids`."""
+        """Return the newest version of each fact with one of these ids, in their order; unknown ids are left out."""
         by_graph: dict[str, list[int]] = {}
         for _, graph_id, seq in find_all(self._db, self._org_id, ids):
             by_graph.setdefault(graph_id, []).append(seq)
@@ -126,18 +126,18 @@ class Facts(Table):
         return [newest[fact_id] for fact_id in dict.fromkeys(ids) if fact_id in newest]
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Fact]:
-        """The versions with these numbers that exist, in the order of `seqs`."""
+        """Return the versions with these numbers that exist, in the order of `seqs`."""
         condition, params = self._db.in_numbers("f.seq", "seqs", seqs)
         by_seq = {fact.seq: fact for fact in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
 
     def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
-        """The newest versions of the facts that began with these versions, in order of number."""
+        """Return the newest versions of the facts that began with these versions, in order of number."""
         newest = [versions[-1] for versions in self.histories(graph_id, first_seqs).values()]
         return sorted(newest, key=lambda fact: fact.seq)
 
     def histories(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[Fact]]:
-        """The number of a fact's first version -> all its versions, oldest first; of facts that exist."""
+        """Return the number of a fact's first version -> all its versions, oldest first; of facts that exist."""
         condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
         by_first: dict[int, list[Fact]] = {}
         for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
@@ -145,7 +145,7 @@ class Facts(Table):
         return by_first
 
     def list_ended(self, graph_id: GraphId, entities: Sequence[int]) -> Sequence[Fact]:
-        """The versions about these entities, believed or not, that another fact ended."""
+        """Return the versions about these entities, believed or not, which end because another fact began."""
         found: list[Fact] = []
         for column in ("subject", "object"):
             condition, params = self._db.in_numbers(f"f.{column}", "entities", entities)
@@ -154,13 +154,13 @@ class Facts(Table):
         return found
 
     def list_of_people(self, graph_id: GraphId, *, after: int, limit: int) -> Sequence[Fact]:
-        """The newest versions that people wrote, with numbers above `after`, newest first."""
+        """Return the newest versions that people wrote, with numbers above `after`, newest first."""
         sql = "f.origin LIKE '%\"person\"%' AND f.seq > :after ORDER BY f.seq DESC LIMIT :limit"
         found = self._read(sql, index="facts_of_people", graph_id=graph_id, after=after, limit=limit)
         return [version for version in found if version.is_of_person]
 
     def list_by_texts(self, graph_id: GraphId, text_seqs: Sequence[int], *, where: FactFilter) -> Sequence[Fact]:
-        """The versions with these texts that match, in order of number."""
+        """Return the versions with these texts, by the numbers of their passages, that match; in order of number."""
         condition, params = self._db.in_numbers("f.text_seq", "texts", text_seqs)
         conditions = fact_conditions(where)
         sql = f"{condition} AND {conditions} ORDER BY f.seq"
@@ -176,8 +176,9 @@ class Facts(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Fact]:
-        """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
-        excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
+        """Return the versions that match, at most one of each fact, in order of `first_seq` between `after` and
+        `before`. Both are excluded. In this order a change, or a deletion that is taken back, moves no fact to another
+        place."""
         conditions, index = fact_conditions(where), "facts_believed"
         if where.as_of is not None:  # later versions, of which there may be many, are not read
             index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
@@ -203,11 +204,11 @@ class Facts(Table):
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
-    def list_in_turn(
-        self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int
+    def list_newest_by_relation(
+        self, graph_id: GraphId, entity: int, *, where: FactFilter, most: int
     ) -> Sequence[row_format.Row]:
-        """(seq, subject, object, relation, turn) of the facts of an entity that match: so many of each relation, the
-        newest first, whose turn is 1."""
+        """Return (seq, subject, object, relation, place) of the facts of an entity that match, newest first. Of each
+        relation these are the newest `most`; their place counts from 1, the newest, among those of the relation."""
         conditions = fact_conditions(where)
         ends = " UNION ALL ".join(
             "SELECT f.seq, f.subject, f.object, f.relation, f.first_seq"
@@ -215,14 +216,14 @@ class Facts(Table):
             f" WHERE f.graph_id = :graph_id AND f.{column} = :entity AND {conditions}"
             for column in ("subject", "object")
         )
-        turn = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
-        ranked = f"SELECT seq, subject, object, relation, first_seq, {turn} AS turn FROM ({ends}) AS e"
-        sql = f"SELECT seq, subject, object, relation, turn FROM ({ranked}) AS t WHERE turn <= :turns AND {OWN_GRAPH}"
+        place = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
+        ranked = f"SELECT seq, subject, object, relation, first_seq, {place} AS place FROM ({ends}) AS e"
+        sql = f"SELECT seq, subject, object, relation, place FROM ({ranked}) AS t WHERE place <= :most AND {OWN_GRAPH}"
         order, values = " ORDER BY first_seq DESC", conditions.params
-        return self._rows(sql + order, graph_id=graph_id, entity=entity, turns=turns, **values)
+        return self._rows(sql + order, graph_id=graph_id, entity=entity, most=most, **values)
 
     def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
-        """The number of the last version that was there at this time; -1: there was none."""
+        """Return the number of the last version that was written at or before `at`; -1: there was none."""
         sql = (
             f"SELECT MAX(seq) FROM facts{self._db.by_index('facts_by_creation')}"
             " WHERE graph_id = :graph_id AND created_at <= :at"
@@ -241,8 +242,9 @@ class Facts(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[FactEvent]:
-        """The beginnings and ends of the versions that match, and whose relation or type is one of `tags`, from `since`
-        until before `until`, in order of time; of those in excess of `limit` the last ones are left out."""
+        """Return when the versions that match began and ceased to be true, from `since` until before `until`, in order
+        of time. `tags` are relations and types of facts, one of which each has; empty: any. Events beyond `limit` are
+        left out."""
         conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
         if tags:
             marks, values = ", ".join("?" * len(tags)), [row_format.storable(tag) for tag in tags]
@@ -263,8 +265,8 @@ class Facts(Table):
     def list_between(
         self, graph_id: GraphId, subject: int, object_: int, relation: str | None = None, *, limit: int = 100
     ) -> Sequence[Fact]:
-        """The newest versions with these entities, those of the newest facts first; with a relation the believed ones
-        that have it."""
+        """Return the newest versions of facts from `subject` to `object_`, the newest facts first. With a relation only
+        those that have it and are believed."""
         where = "f.object = :object AND f.subject = :subject"
         if relation is not None:
             where += " AND f.relation = :relation AND f.expired_at IS NULL"
@@ -275,7 +277,7 @@ class Facts(Table):
         return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
-        """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
+        """Replace the text of a passage in all versions that have it, and delete the passage. Raises: NotFound."""
         where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
         for version in self._read(where, index=by_text, graph_id=graph.id, text_seq=text_seq):
             if version.text == text:
@@ -293,7 +295,7 @@ class Facts(Table):
         Passages(self._db, self._org_id).delete(graph.fact_archive_id, [text_seq])
 
     def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
-        """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
+        """Return (subject, object) of the believed facts that name one of these entities, newest first."""
         rows: set[tuple[int, int, int]] = set()
         for seq in dict.fromkeys(seqs):
             for column in ("subject", "object"):
@@ -310,9 +312,9 @@ class Facts(Table):
         return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
     def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[row_format.Row]:
-        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,
-        graph_version, relation, type, scope) of the versions that were written or changed after this version of the
-        graph, in order; times as they are stored, `scope` as row_format.JSON."""
+        """Return the versions that were written or changed after this version of the graph, as rows in order. A row is
+        (seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, state, trust,
+        graph_version, relation, type, scope); times and `scope` are texts as the store has them."""
         which, index = "", ""
         if after_version >= 0:
             which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
@@ -326,7 +328,8 @@ class Facts(Table):
         return [(*row[:-3], *(text and row_format.restore(text) for text in row[-3:])) for row in rows]
 
     def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
-        """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
+        """Link facts with episodes that support them; a link may exist already. `sources` are pairs: the number of a
+        fact's first version, and the number of an episode. Raises: NotFound."""
         Graphs(self._db, self._org_id).get(graph_id)
         self._db.run_many(
             f"{row_format.insert_into('fact_sources', 'graph_id, first_seq, episode_seq')} ON CONFLICT DO NOTHING",
@@ -334,7 +337,7 @@ class Facts(Table):
         )
 
     def remove_sources(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[int]:
-        """Remove the links of these episodes; return the first numbers of facts that now have no source."""
+        """Remove the links to these episodes; return the `first_seq` of the facts that no episode supports now."""
         condition, params = self._db.in_numbers("episode_seq", "seqs", episode_seqs)
         rows = self._rows(
             f"DELETE FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
@@ -343,11 +346,11 @@ class Facts(Table):
             **params,
         )
         facts = sorted({row[0] for row in rows})
-        left = self.sources(graph_id, facts)
-        return [fact for fact in facts if not left[fact]]
+        remaining = self.sources(graph_id, facts)
+        return [fact for fact in facts if not remaining[fact]]
 
     def sources(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[int]]:
-        """The number of a fact's first version -> the numbers of the episodes that support it, in order."""
+        """Return the number of a fact's first version -> the numbers of the episodes that support it, in order."""
         condition, params = self._db.in_numbers("first_seq", "seqs", first_seqs)
         rows = self._rows(
             f"SELECT first_seq, episode_seq FROM fact_sources WHERE graph_id = :graph_id AND {OWN_GRAPH}"
@@ -361,7 +364,7 @@ class Facts(Table):
         return by_fact
 
     def first_seqs(self, graph_id: GraphId, episode_seq: int) -> Sequence[int]:
-        """The first numbers of the facts that an episode supports, believed or not, in order."""
+        """Return the `first_seq` of the facts that an episode supports, believed or not, in order."""
         rows = self._rows(
             f"SELECT first_seq FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
             f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND episode_seq = :episode_seq ORDER BY first_seq",
@@ -371,7 +374,7 @@ class Facts(Table):
         return [row[0] for row in rows]
 
     def list_by_episodes(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[Fact]:
-        """The believed versions of the facts that these episodes support, in order of number."""
+        """Return the believed versions of the facts that these episodes support, in order of number."""
         condition, params = self._db.in_numbers("s.episode_seq", "seqs", episode_seqs)
         where = (
             "f.expired_at IS NULL AND f.first_seq IN (SELECT s.first_seq FROM fact_sources s"
@@ -381,11 +384,11 @@ class Facts(Table):
         return self._read(where, index="facts_believed", graph_id=graph_id, **params)
 
     def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
-        """Text -> the number of its passage, which is added where it is missing."""
+        """Return the text of each version -> the number of its passage, which is added where there is none."""
         passages = Passages(self._db, self._org_id)
         ids = {version.text: PassageId(derived_id("passage", graph.id, version.text)) for version in versions}
-        there = {row[0]: row[2] for row in find_all(self._db, self._org_id, list(ids.values()))}
-        missing = {version.text: version for version in versions if ids[version.text] not in there}
+        seqs = {row[0]: row[2] for row in find_all(self._db, self._org_id, list(ids.values()))}
+        missing = {version.text: version for version in versions if ids[version.text] not in seqs}
         added = passages.add(
             [
                 Passage(
@@ -399,10 +402,11 @@ class Facts(Table):
                 for text, version in missing.items()
             ]
         )
-        there |= {passage.id: passage.seq for passage in added}
-        return {text: there[passage_id] for text, passage_id in ids.items()}
+        seqs |= {passage.id: passage.seq for passage in added}
+        return {text: seqs[passage_id] for text, passage_id in ids.items()}
 
-    def _count(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
+    def _change_fact_counts(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
+        """Add `by` to the fact counts of the entities that these believed versions name."""
         self._db.run_many(
             "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
             [
@@ -414,6 +418,7 @@ class Facts(Table):
         )
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Fact]:
+        """Read the versions of a graph that an SQL condition on `facts f` selects; `index` names the index to use."""
         select = _SELECT.replace("{index}", self._db.by_index(index) if index else "")
         self._db.lock("graphs", str(params["graph_id"]))
         return self._all(_FACT, f"{select} AND {where}", **params)

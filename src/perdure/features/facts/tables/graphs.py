@@ -21,6 +21,8 @@ OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org
 
 
 class Graphs(NounTable[Graph]):
+    """The graphs of an organisation, and the agents that have them, in one transaction."""
+
     _kind, _source, _format = "graph", "graphs", _GRAPH
 
     def add(self, graph: Graph) -> Graph:
@@ -30,7 +32,7 @@ class Graphs(NounTable[Graph]):
         return graph
 
     def find_by_agent(self, agent_id: AgentId) -> Graph | None:
-        """The agent's graph; None: nothing was extracted for it yet."""
+        """Return the agent's graph; None: nothing was extracted for it yet."""
         # Agents and graphs are two families of rows (`storage.distribution`), so this takes two statements.
         graphs = self._rows(
             f"SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id
@@ -38,7 +40,7 @@ class Graphs(NounTable[Graph]):
         return self._find("id = :graph_id", graph_id=graphs[0][0]) if graphs else None
 
     def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
-        """The graph whose texts are in this archive."""
+        """Return the graph whose texts are in this archive; None: it is no archive of a graph."""
         where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
         return self._find(where, archive_id=row_format.storable(archive_id))
 
@@ -52,15 +54,15 @@ class Graphs(NounTable[Graph]):
             self._run(f"SELECT 1 FROM graphs WHERE id = :id AND org_id = :org_id{self._db.for_update}", id=graph_id)
 
     def find_by_name(self, name: str) -> Graph | None:
-        """The oldest graph of this name."""
+        """Return the oldest graph of this name; None: there is none."""
         return self._find("name = :name ORDER BY number LIMIT 1", name=row_format.stored_key(name))
 
     def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:
-        """Graphs with numbers above `after`, in order of creation."""
+        """Return graphs with numbers above `after`, in order of creation."""
         return self._read("number > :after ORDER BY number LIMIT :limit", after=after, limit=limit)
 
     def put(self, graph: Graph) -> None:
-        """Update name, settings and `updated_at`. Raises: NotFound."""
+        """Store name, settings and `updated_at` of a graph. Raises: NotFound."""
         columns = row_format.assignments("name, settings, updated_at")
         sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
         if not self._run_counted(sql, **_GRAPH.params(graph)):
@@ -85,20 +87,18 @@ class Graphs(NounTable[Graph]):
         )
 
     def list_agents(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[AgentId]:
-        """The ids of the agents that have it, in order."""
+        """Return the ids of the agents that have a graph, in order."""
         return self._agents_of("agent_graphs", "graph_id", OWN_GRAPH, graph_id, limit)
 
     def newest_of_people(self, graph_id: GraphId) -> int:
-        """The number of the newest version of a fact that a person wrote; 0: none did."""
+        """Return the number of the newest version of a fact that a person wrote; 0: there is none."""
         rows = self._rows("SELECT person_seq FROM graphs WHERE id = :id AND org_id = :org_id", id=graph_id)
         return int(rows[0][0]) if rows else 0
 
     def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> tuple[int, int]:
-        """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first, and the graph's version.
-
-        The graph has a new version, and for facts the archive of their texts, so that caches of searches are renewed.
-        Raises: NotFound.
-        """
+        """Reserve `count` numbers for new rows; return the first of them, and the new version of the graph. `kind` says
+        for which rows: `entity`, `fact`, `episode` or `rule`. The graph gets a new version, and for facts also the
+        archive of their texts, so that caches of searches are renewed. Raises: NotFound."""
         column = {"entity": "entity_seq", "fact": "fact_seq", "episode": "episode_seq", "rule": "rule_seq"}[kind]
         rows = self._rows(
             f"UPDATE graphs SET {column} = {column} + :count, version = version + 1"
@@ -112,7 +112,7 @@ class Graphs(NounTable[Graph]):
         return int(last) - count + 1, int(version)
 
     def count_dropped(self, graph_id: GraphId, dropped: Mapping[str, int]) -> None:
-        """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
+        """Add to the counts of what extraction left out: reason -> how many entities or facts. Raises: NotFound."""
         if not dropped:
             return
         self._db.lock("graphs", graph_id)
@@ -122,10 +122,8 @@ class Graphs(NounTable[Graph]):
         self._run(sql, graph_id=graph_id, dropped=row_format.dump(total))
 
     def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
-        """Add what an extraction took of a model, and keep others from changing the graph until the transaction ends.
-
-        Raises: NotFound.
-        """
+        """Add the model calls and tokens of an extraction, and lock the graph for this transaction. Raises:
+        NotFound."""
         rows = self._rows(
             "UPDATE graphs SET extraction_calls = extraction_calls + :calls, input_tokens = input_tokens + :input,"
             " output_tokens = output_tokens + :output WHERE id = :graph_id AND org_id = :org_id RETURNING id",
@@ -137,7 +135,7 @@ class Graphs(NounTable[Graph]):
         first(rows, "graph", graph_id)
 
     def counts(self, graph_id: GraphId) -> GraphCounts:
-        """Count what a graph holds. Raises: NotFound."""
+        """Count what a graph holds, and what extraction left out and took. Raises: NotFound."""
         believed, waiting = self._db.by_index("facts_believed"), self._db.by_index("episodes_waiting")
         rows = self._rows(
             f"SELECT (SELECT COUNT(*) FROM facts f{believed} WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
@@ -151,13 +149,13 @@ class Graphs(NounTable[Graph]):
         return _COUNTS.read(first(rows, "graph", graph_id))
 
     def add_rule(self, rule: FactRule) -> FactRule:
-        """Add what must not be remembered, and return it with its number. Raises: NotFound."""
+        """Add a rule about what must not be remembered, and return it with its number. Raises: NotFound."""
         rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1)[0])
         self._run(row_format.insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
         return rule
 
     def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
-        """What must not be remembered in a graph, in order."""
+        """Return the rules about what must not be remembered in a graph, in order, with the names of their entities."""
         sql = (
             f"SELECT {_RULE.columns_of('r')}, e.name FROM fact_rules r LEFT JOIN entities e"
             f" ON e.graph_id = r.graph_id AND e.seq = r.entity WHERE r.graph_id = :graph_id AND {OWN_GRAPH}"

@@ -22,11 +22,11 @@ from perdure.features.facts.tables import Episodes, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.known import with_known
 from perdure.features.facts.units.turns import (
-    given_turn,
     is_turn,
     place_of,
     trusts_of,
     turn_of,
+    turn_of_episode,
     turn_of_passage,
     turn_sources,
     user_name,
@@ -53,12 +53,12 @@ class LoadedBatch:
     Attributes:
         graph: None: the agent has none yet.
         agent: None: the batch is of a graph's texts, for no agent.
-        line: agent and number of the conversation, or below 0 of the archive; None: the batch is of waiting episodes.
-        from_seq, upto_seq: after which and up to which row of the conversation or archive it reads.
-        messages: of the turns, in order; or else `passages`, or `episodes`.
-        sources: number of a turn -> what its facts may come from; not there: from who says it alone.
-        policy: what becomes of facts from outside; of texts that were given it allows all.
-        timezone: the setting's, for texts of no agent.
+        line: agent and number of the conversation; -1 - n stands for archive number n. None: it has waiting episodes.
+        from_seq, upto_seq: it reads the rows after and up to these of the conversation or archive.
+        messages: one for each turn, in order; a batch has these, or `passages`, or `episodes`.
+        sources: number of a turn -> what its facts may come from besides its speaker, if there is anything.
+        policy: what becomes of facts from outside; texts that programs give are all allowed.
+        timezone: the zone of texts of no agent.
     """
 
     batch: ReadBatch = field(default_factory=lambda: ReadBatch(turns=()))
@@ -79,19 +79,19 @@ class LoadedBatch:
 def load_batch(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True, most: int | None = None
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation, with what is known about them.
+    """Load the next turns of a conversation that extraction has not read, with what is known about them.
 
-    With `rest` also fewer than a batch holds; and where the conversation has none, the next passages of the agent's own
-    archive. None: nothing is due, or extraction is off, paused or bypassed.
+    None: no batch is due, or extraction is off, paused or bypassed.
 
     Args:
+        rest: whether fewer turns than a full batch do; and if there are none, the next passages of the agent's archive.
         most: the most turns, if they are fewer than the agent's setting.
     Raises: NotFound.
     """
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if (found := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
+    if (opened := _open_batch(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None
-    agent, empty = found
+    agent, empty = opened
     loaded = None
     if not bypasses(agent.settings, conversation):
         loaded = _load_turns(tx, agent, empty, conversation_seq, rest=rest, most=most)
@@ -99,7 +99,7 @@ def load_batch(
 
 
 def count_waiting(tx: Tx, agent_id: AgentId) -> int:
-    """Count the turns and passages of an agent that wait for extraction; none: it is off. Raises: NotFound."""
+    """Count the turns and passages of an agent that wait for extraction; 0 if it is off. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     if load_agent_facts(agent.settings).capture == "off":
         return 0
@@ -117,17 +117,16 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
 
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
-    """Load the turns of a batch as they are now, without what is known about them; None: they are not to be extracted
-    any more. Raises: NotFound."""
+    """Load the turns of a batch as they are now; None: they are not to be extracted any more. Raises: NotFound."""
     if loaded.line is None:
-        asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
-        of = tx.of(Graphs).get(loaded.episodes[0].graph_id)
-        by = None if asked is None else asked.id
-        return load_text_batch(tx, of, by, own=own, known=False, timezone=loaded.timezone)
+        own = [episode.seq for episode in loaded.episodes]
+        graph = tx.of(Graphs).get(loaded.episodes[0].graph_id)
+        by = None if loaded.agent is None else loaded.agent.id
+        return load_text_batch(tx, graph, by, own=own, known=False, timezone=loaded.timezone)
     agent_id, seq = loaded.line
-    if (found := _open(tx, agent_id)) is None:
+    if (opened := _open_batch(tx, agent_id)) is None:
         return None
-    agent, empty = found
+    agent, empty = opened
     if seq < 0:
         return _load_passages(tx, agent, empty, upto_seq=loaded.upto_seq)
     conversation = tx.conversations.get_by_seq(agent_id, seq)
@@ -136,9 +135,8 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
     return _load_turns(tx, agent, empty, seq, rest=True, upto_seq=loaded.upto_seq)
 
 
-def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, LoadedBatch] | None:
-    """Load an agent, and a batch with its setting and graph that holds nothing yet; None: nothing of it is extracted
-    now. Raises: NotFound."""
+def _open_batch(tx: Tx, agent_id: AgentId) -> tuple[Agent, LoadedBatch] | None:
+    """Load an agent, and a batch without turns; None: its extraction is off or paused. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
     if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
@@ -156,10 +154,13 @@ def _load_turns(
     most: int | None = None,
     upto_seq: int | None = None,
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due.
+    """Load the next turns of a conversation, also those that a reset took out of view; None: no batch is due.
 
     Args:
-        upto_seq: the last row of a batch that is loaded again.
+        empty: the batch to fill, of `_open_batch`.
+        rest: whether fewer turns than a full batch do.
+        most: the most turns; None: the agent's setting.
+        upto_seq: the last row of a batch that is loaded again; None: of a new one.
     """
     line, settings = (agent.id, conversation_seq), empty.settings
     last, limit = tx.of(Episodes).last_seq(*line), settings.batch_turns * 10
@@ -177,16 +178,22 @@ def _load_turns(
         return None
     if not messages:  # many calls of tools in a row
         return replace(empty, line=line, from_seq=last, upto_seq=upto)
-    before = _before(tx, *line, last + 1) if last >= 0 else ()
-    loaded = _of_messages(tx, agent, empty, messages, [*before, *rows], known=upto_seq is None)
+    before = _load_before(tx, *line, last + 1) if last >= 0 else ()
+    loaded = _read_messages(tx, agent, empty, messages, [*before, *rows], known=upto_seq is None)
     return replace(loaded, line=line, from_seq=last, upto_seq=upto)
 
 
 def _fill(
     rows: Sequence[T], is_read: Callable[[T], bool], tokens_of: Callable[[T], int], settings: AgentFacts, most: int
 ) -> tuple[Sequence[T], int, bool]:
-    """Return the first of these rows that make a batch, one at least, the number of the last row before the next batch,
-    and whether this one is full."""
+    """Return the first rows that make a batch, the number of the last row before the next batch, and whether this one
+    is full.
+
+    Args:
+        is_read: whether facts are extracted from a row.
+        tokens_of: the tokens of a row; a batch has at most `settings.batch_tokens`, but at least one row.
+        most: the most rows.
+    """
     chosen: list[T] = []
     tokens, upto = 0, -1
     for row in rows:
@@ -199,8 +206,8 @@ def _fill(
     return chosen, upto, len(chosen) >= most or tokens >= settings.batch_tokens
 
 
-def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
-    """Load what was said before a message, in order, also what a reset took out of view."""
+def _load_before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
+    """Load the messages of a conversation before number `before_seq`, in order, also those out of view by a reset."""
     limit = CONTEXT_TURNS * 3
     rows = tx.messages.list(
         agent_id, conversation_seq=conversation_seq, before_seq=before_seq, newest_first=True, limit=limit, reset=True
@@ -208,16 +215,21 @@ def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -
     return rows[::-1]
 
 
-def _of_messages(
+def _read_messages(
     tx: Tx, agent: Agent, empty: LoadedBatch, messages: Sequence[Message], rows: Sequence[Message], *, known: bool
 ) -> LoadedBatch:
-    """Load the batch of these messages of a conversation, new or changed. `rows`: they, and what was said before."""
+    """Return the batch `empty` filled with these messages of a conversation, new or changed.
+
+    Args:
+        rows: the messages, and what was said before them, in order.
+        known: whether with the entities and facts that they may mean.
+    """
     user = user_name(tx, agent)
     sources = turn_sources(tx, messages)
     trusts = trusts_of(rows, sources)
-    earlier = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
+    context_rows = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
     turns = [turn_of(row, number, user, agent, trusts[row.seq]) for number, row in enumerate(messages, 1)]
-    context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in earlier]
+    context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in context_rows]
     return replace(
         empty,
         batch=with_known(tx, empty.graph, ReadBatch(turns=turns, context=context), user, known=known),
@@ -230,7 +242,8 @@ def _of_messages(
 def _load_passages(
     tx: Tx, agent: Agent, empty: LoadedBatch, *, most: int | None = None, upto_seq: int | None = None
 ) -> LoadedBatch | None:
-    """Load the next passages that the agent or others put into its own archive; None: there are none."""
+    """Load the next passages of the agent's own archive, which it or others put there; None: there are none. The
+    parameters are those of `_load_turns`."""
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
@@ -242,21 +255,24 @@ def _load_passages(
     if not rows:
         return None
     passages, upto, _ = _fill(rows, _is_own, _tokens_of, empty.settings, most)
-    loaded = _of_passages(tx, agent, empty, passages, known=upto_seq is None)
+    loaded = _read_passages(tx, agent, empty, passages, known=upto_seq is None)
     return replace(loaded, line=line, from_seq=last, upto_seq=upto)
 
 
 def _is_own(passage: Passage) -> bool:
-    """Return whether a passage was not captured from messages, which are read themselves."""
+    """Return whether facts are extracted from a passage; one that was captured from messages repeats these."""
     return passage.source.get("type") != CAPTURED
 
 
 def _tokens_of(passage: Passage) -> int:
+    """Return about how many tokens a passage has."""
     return len(passage.text) // 4
 
 
-def _of_passages(tx: Tx, agent: Agent, empty: LoadedBatch, passages: Sequence[Passage], *, known: bool) -> LoadedBatch:
-    """Load the batch of these passages of an archive, new or changed."""
+def _read_passages(
+    tx: Tx, agent: Agent, empty: LoadedBatch, passages: Sequence[Passage], *, known: bool
+) -> LoadedBatch:
+    """Return the batch `empty` filled with these passages, new or changed; `known` as of `_read_messages`."""
     user = user_name(tx, agent)
     writes = {id_: write.sources for id_, write in writes_of_passages(tx, passages).items()}
     turns = [
@@ -282,14 +298,17 @@ def load_text_batch(
     known: bool = True,
     timezone: str = "UTC",
 ) -> LoadedBatch | None:
-    """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
-    agent and run; None: none does, or extraction is off or paused. What could not be extracted stands alone.
+    """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph.
+
+    All are of one user, agent and run; a text that could not be extracted before is alone. None: none waits, or
+    extraction is off or paused.
 
     Args:
-        own: only of these numbers.
-        without: not these, of which somebody else takes care.
-        known: whether with what is known about them.
-        timezone: of texts of no agent.
+        agent_id: whose settings count; None: the defaults.
+        own: only episodes of these numbers; None: any.
+        without: no episodes of these ids, which other tasks extract now.
+        known: whether with the entities and facts that they may mean.
+        timezone: the zone of texts of no agent.
     Raises: NotFound.
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
@@ -307,7 +326,7 @@ def load_text_batch(
     waiting: list[Episode] = []
     for episode in found:
         is_apart = episode.tries or (waiting and waiting[0].tries)
-        if waiting and (is_apart or len(waiting) == settings.batch_turns or not _together(waiting, episode)):
+        if waiting and (is_apart or len(waiting) == settings.batch_turns or not _fits_batch(waiting, episode)):
             break
         waiting.append(episode)
     if not waiting:
@@ -315,7 +334,7 @@ def load_text_batch(
     if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent, known=known)) is not None:
         return changed
     home = zone_of(tx, agent_id or graph.id, timezone)
-    turns = [given_turn(tx, episode, number, home) for number, episode in enumerate(waiting, 1)]
+    turns = [turn_of_episode(tx, episode, number, home) for number, episode in enumerate(waiting, 1)]
     speaker, scope = turns[0].speaker, scope_of(waiting[0])
     batch = with_known(tx, graph, ReadBatch(turns=turns), speaker, scope=scope, known=known)
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting, timezone=timezone)
@@ -324,8 +343,8 @@ def load_text_batch(
 def _load_changed(
     tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent | None, *, known: bool
 ) -> LoadedBatch | None:
-    """Load changed messages of a conversation, or changed passages of an archive, as they were loaded when they were
-    new; None: they are gone."""
+    """Load the changed messages of a conversation, or changed passages of an archive, that these episodes stand for;
+    None: they were deleted. `agent` extracts passages of an archive that no agent has."""
     first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
     if first.agent_id is not None and first.conversation_seq is not None:
         agent = tx.agents.get(first.agent_id)
@@ -334,8 +353,8 @@ def _load_changed(
         messages, _, _ = _fill(found, is_turn, lambda row: row.tokens, empty.settings, len(found))
         if not messages:
             return None
-        rows = [row for one in messages for row in (*_before(tx, agent.id, first.conversation_seq, one.seq), one)]
-        loaded = _of_messages(tx, agent, empty, messages, rows, known=known)
+        rows = [row for one in messages for row in (*_load_before(tx, agent.id, first.conversation_seq, one.seq), one)]
+        loaded = _read_messages(tx, agent, empty, messages, rows, known=known)
         return replace(loaded, episodes=[by_ref[one.id] for one in messages])
     places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
     if PassageId(first.ref) not in places:
@@ -349,12 +368,12 @@ def _load_changed(
     empty = LoadedBatch(graph=graph, settings=load_agent_facts(agent.settings), agent=agent)
     found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
     passages, _, _ = _fill(found_passages, lambda one: True, _tokens_of, empty.settings, len(found_passages))
-    loaded = _of_passages(tx, agent, empty, passages, known=known)
+    loaded = _read_passages(tx, agent, empty, passages, known=known)
     return replace(loaded, episodes=[by_ref[one.id] for one in passages])
 
 
 def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:
-    """Build the episodes of a batch's turns, in order."""
+    """Return the episodes of a batch's turns, in order: those that waited, or new ones."""
     if loaded.episodes:
         return loaded.episodes
     rows: Sequence[Message | Passage] = loaded.messages or loaded.passages
@@ -374,17 +393,17 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
     ]
 
 
-def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
-    """Return whether a text may be in one batch with those that wait before it."""
+def _fits_batch(waiting: Sequence[Episode], episode: Episode) -> bool:
+    """Return whether a text may be in one batch with those before it: of one place and scope, and short."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
     return _place(episode) == _place(waiting[0]) and scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
 
 
 def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
-    """Return where an episode's text stands: in itself, in a conversation, or in an archive."""
+    """Return what episodes of one batch share: whether their text stands elsewhere, the agent, the conversation."""
     return episode.text is None, episode.agent_id, episode.conversation_seq
 
 
 def scope_of(episode: Episode) -> ScopePairs:
-    """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
+    """Return the part of an episode's scope that says whose facts it has: of a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)

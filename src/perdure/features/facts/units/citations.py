@@ -24,14 +24,14 @@ _SENTENCE_END = re.compile(r"[.!?。！？]\s*|\n+")
 _CITED_SHARE = 0.5
 """The share of a sentence's telling words that an answer and its question repeat if the answer cites the sentence."""
 _READ_CHARS = 20_000
-"""The beginning of a passage, whose sentences are looked for."""
+"""How much of a passage, from its beginning, is compared with answers."""
 PLACEHOLDER = "Memory"
 """The object of a sentence that a person added without naming one."""
 
 
 def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) -> None:
-    """Count each fact of the graph, and each passage, that an answer among these messages of an agent cites as used
-    once more."""
+    """Count one use of each fact of the graph, and of each passage, that an answer among an agent's messages cites.
+    `graph` is None if the agent has none."""
     answers = [(one, one.run_seq) for one in messages if one.role == "assistant" and one.run_seq is not None]
     if not answers:
         return
@@ -40,17 +40,19 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
     for message, run_seq in answers:
         if run_seq not in showing:
             continue
-        facts, passages = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
+        facts, passages = _shown_before(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
         if graph is not None:
             _count_facts(tx, graph, facts, message)
         places = tx.passages.find_places(passages)
         if places:
-            asked = [one.text for one in messages if one.role == "user" and one.run_seq == run_seq]
-            count_passages(tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, asked)])
+            questions = [one.text for one in messages if one.role == "user" and one.run_seq == run_seq]
+            count_passages(
+                tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, questions)]
+            )
 
 
 def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) -> None:
-    """Count the facts of the graph, among these, that a message cites."""
+    """Count one use of each of these facts that belongs to the graph and that the message cites."""
     shown = [fact for fact in tx.of(Facts).list_by_ids(ids) if fact.graph_id == graph.id]
     entities = tx.of(Entities).of_facts(graph.id, shown)
     cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, match_form(message.text))]
@@ -59,10 +61,9 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
 
 
 def _may_show(kinds: Sequence[str]) -> bool:
-    """Return whether a run with events of these kinds recalled something, or may have answered after a search.
-
-    Then a message was added between its start and its last step: a run that goes on after an approval begins so.
-    """
+    """Return whether a run with events of these kinds, in order, recalled something, or may have answered after a
+    search. After a search a message was added between its start and its last step; a run that goes on after an approval
+    begins so."""
     has_started = has_more = False
     for kind in kinds:
         has_started = has_started or kind == "run.started"
@@ -72,8 +73,8 @@ def _may_show(kinds: Sequence[str]) -> bool:
     return False
 
 
-def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> tuple[Sequence[FactId], Sequence[PassageId]]:
-    """Return the facts and passages that a run's recall and searches showed before a message, each once."""
+def _shown_before(events: Sequence[StoredEvent], before_seq: int) -> tuple[Sequence[FactId], Sequence[PassageId]]:
+    """Return the ids of facts and passages that recall and searches of a run showed before message `before_seq`."""
     facts: dict[str, None] = {}
     passages: dict[str, None] = {}
     for stored in events:
@@ -88,10 +89,11 @@ def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> tuple[Sequenc
     return [FactId(id_) for id_ in facts], [PassageId(id_) for id_ in passages]
 
 
-def _is_repeated(text: str, answer: str, asked: Sequence[str]) -> bool:
-    """Return whether an answer repeats a sentence of a passage: it has a telling word that was not in the question, and
-    together they have most of them."""
-    said, known = set(stems(answer)), {word for question in asked for word in stems(question)}
+def _is_repeated(text: str, answer: str, questions: Sequence[str]) -> bool:
+    """Return whether an answer repeats a sentence of a passage that the questions in `questions` do not hold already.
+    It has a telling word of it that is in no question, and answer and questions together have most of its telling
+    words."""
+    said, known = set(stems(answer)), {word for question in questions for word in stems(question)}
     for sentence in _SENTENCE_END.split(text[:_READ_CHARS]):
         telling = {token for clause in parse_query(sentence).clauses for token in clause.tokens}
         common = telling & (said | known)
@@ -101,18 +103,18 @@ def _is_repeated(text: str, answer: str, asked: Sequence[str]) -> bool:
 
 
 def _is_cited(fact: Fact, entities: Mapping[int, Entity], text: str) -> bool:
-    """Return whether a text names what a fact says of its subject; or the subject, if the fact is about the user."""
+    """Return whether a text in matching form names the object of a fact; the subject, if the object is the user."""
     names = [_names(entities[seq]) for seq in (fact.object, fact.subject) if seq in entities]
     return any(_holds(text, name) for name in next(filter(None, names), ()))
 
 
 def _names(entity: Entity) -> Sequence[str]:
-    """Return the names of an entity; none of the user, whom answers call "you"."""
+    """Return the names by which an answer may cite an entity; none for the user, whom answers call "you"."""
     names = (entity.name, *entity.aliases)
     return () if USER in names or entity.name == PLACEHOLDER else names
 
 
 def _holds(text: str, name: str) -> bool:
-    """Return whether a text holds a name as a word of its own; scripts without spaces have no such words."""
+    """Return whether a text in matching form has a name as a word, or anywhere in scripts without spaces."""
     word = re.escape(match_form(name))
     return re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", text) is not None

@@ -33,16 +33,17 @@ SIZE_MIN = 2
 
 
 def update_communities(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datetime, is_removal: bool = False) -> None:
-    """Move the entities of facts that were added or expired into the communities that most of their facts lead to.
-    After a removal, summaries that may tell of these facts go at once; all are made anew in the background."""
+    """Move the entities of facts that were added or expired into the communities to which most of their facts lead.
+    Summaries are made anew in the background. With `is_removal` those that may tell of these facts are deleted at
+    once."""
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)}, reverse=True)
     if not seqs:
         return
     moves = _Moves(tx, graph)
-    waiting, visits = deque(seqs), 0
-    while waiting and visits < VISITS_MAX * len(seqs):
+    queue, visits = deque(seqs), 0
+    while queue and visits < VISITS_MAX * len(seqs):
         visits += 1
-        waiting.extend(seq for seq in moves.visit(waiting.popleft()) if seq not in waiting)
+        queue.extend(seq for seq in moves.visit(queue.popleft()) if seq not in queue)
     moves.store(seqs, at=at, is_removal=is_removal)
 
 
@@ -58,21 +59,22 @@ class Changes:
         self.added, self.expired = [*self.added, *new.added], [*self.expired, *new.expired]
 
     def update_communities(self, tx: Tx, graph: Graph, *, at: datetime) -> None:
-        """Move the entities of all of these facts, as `update_communities` does of some."""
+        """Move the entities of all these facts into their communities, at the time `at`."""
         update_communities(tx, graph, self.expired, at=at, is_removal=True)
         update_communities(tx, graph, self.added, at=at)
 
 
 class _Moves:
-    """The moves of entities that one change makes, stored together."""
+    """The moves of entities between communities that one change of facts causes; `store` writes them together."""
 
     def __init__(self, tx: Tx, graph: Graph) -> None:
         self._tx, self._graph = tx, graph
+        # Number of an entity -> the number of its community, in the store and after the moves.
         self._before: dict[int, int | None] = {}
         self._now: dict[int, int | None] = {}
 
     def visit(self, seq: int) -> Sequence[int]:
-        """Move an entity, if its facts say so; return the neighbours that may have to follow."""
+        """Move an entity, by its number, if its facts lead elsewhere; return neighbours that may have to follow."""
         others = [
             one if two == seq else two
             for one, two in self._tx.of(Facts).neighbours(self._graph.id, [seq], limit=NEIGHBOURS_MAX)
@@ -87,7 +89,7 @@ class _Moves:
         return [other for other in dict.fromkeys(others) if self._now.get(other) != label]
 
     def store(self, seqs: Sequence[int], *, at: datetime, is_removal: bool) -> None:
-        """Store the moves, and the communities that they or the change of a fact concern."""
+        """Store the moves; the summaries of the communities that changed, or whose facts of `seqs` did, are due."""
         sizes: Counter[int] = Counter()
         for seq, label in self._now.items():
             if label != (before := self._before[seq]):
@@ -98,8 +100,8 @@ class _Moves:
                     sizes[label] += 1
         due = {label for seq in seqs for label in (self._now.get(seq), self._before.get(seq)) if label is not None}
         for label in sorted({*sizes, *due}):
-            there = self._tx.of(Entities).find_community(self._graph.id, label)
-            community = there or Community(graph_id=self._graph.id, seq=label, name="", updated_at=at)
+            stored = self._tx.of(Entities).find_community(self._graph.id, label)
+            community = stored or Community(graph_id=self._graph.id, seq=label, name="", updated_at=at)
             size = community.size + sizes[label]
             if is_removal or not size:
                 community = replace(community, name="", summary="")
@@ -107,7 +109,7 @@ class _Moves:
             self._tx.of(Entities).put_community(replace(community, size=size, summary_due=True, updated_at=at))
 
     def _load(self, seqs: Sequence[int]) -> None:
-        """Load the communities of entities that are not loaded yet."""
+        """Load the communities of these entities that are not loaded yet."""
         missing = [seq for seq in dict.fromkeys(seqs) if seq not in self._now]
         communities = self._tx.of(Entities).communities_of(self._graph.id, missing) if missing else {}
         self._before.update(communities)
@@ -115,48 +117,55 @@ class _Moves:
 
 
 def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, int | None]]) -> int | None:
-    """Return the community of an entity: that of most entities that its facts lead to. Among several the present one
-    comes first, then the oldest. An entity without a community stands for one that begins with it; one without facts
-    has none."""
-    counts = Counter(other if of_other is None else of_other for other, of_other in neighbours)
+    """Return the number of the community of an entity: that of most of its neighbours; None: it has no facts. Among
+    several the present one comes first, then the oldest. A neighbour without a community counts as one that begins with
+    it.
+
+    Args:
+        seq: the number of the entity.
+        label: its present community.
+        neighbours: pairs of number and community, one for each fact that connects them.
+    """
+    counts = Counter(other if other_label is None else other_label for other, other_label in neighbours)
     if not counts:
         return None
     most = max(counts.values())
     labels = {one for one, count in counts.items() if count == most}
     if label is None:
         # Of two that are new, the later one joins the earlier, which then begins the community.
-        return min({*labels, seq} if all(of_other is None for _, of_other in neighbours) else labels)
+        return min({*labels, seq} if all(other_label is None for _, other_label in neighbours) else labels)
     return label if label in labels else min(labels)
 
 
 def summary_facts(tx: Tx, graph: Graph, community: Community, *, at: datetime) -> CommunityFacts:
-    """Load the members of a community, most facts first, and unless it is too small its best facts: true now, from
-    trusted sources, between two of them where there are such."""
+    """Load what a summary of a community is made from: its members, most facts first, and the texts of its best facts.
+    These are true at `at` and from trusted sources, first those between two members. A community below `SIZE_MIN` has
+    none."""
     members = community_members(tx, graph, community)
-    of_names = CommunityFacts(name=members[0].name if members else "", members=tuple(one.name for one in members))
+    without_texts = CommunityFacts(name=members[0].name if members else "", members=tuple(one.name for one in members))
     if not members or community.size < SIZE_MIN:
-        return of_names
+        return without_texts
     seqs = {entity.seq for entity in members}
     where = FactFilter(at=at, entities=tuple(sorted(seqs)), trust=tuple(sorted(TRUSTED)))
     facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=10 * SUMMARY_FACTS)
     facts = sorted(facts, key=lambda fact: ({fact.subject, fact.object} <= seqs, fact.rating), reverse=True)
-    return replace(of_names, texts=tuple(fact.text for fact in facts[:SUMMARY_FACTS]))
+    return replace(without_texts, texts=tuple(fact.text for fact in facts[:SUMMARY_FACTS]))
 
 
 def community_members(tx: Tx, graph: Graph, community: Community) -> Sequence[Entity]:
-    """Load entities of a community, those of most facts first."""
+    """Load at most `MEMBERS_MAX` entities of a community, those of most facts first."""
     members = tx.of(Entities).list_members(graph.id, community.seq, limit=MEMBERS_MAX)
     return sorted(members, key=lambda entity: -entity.fact_count)
 
 
 def best_facts_summary(texts: Sequence[str]) -> str:
-    """Return a summary without a model: the best facts."""
+    """Return a summary that needs no model: the texts of the best facts, cut at `SUMMARY_CHARS`."""
     return " ".join(" ".join(text.split()) for text in texts)[:SUMMARY_CHARS]
 
 
 def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary: str, *, at: datetime) -> bool:
-    """Store the summary of a community, for search too; return whether it was stored. One that has changed since it was
-    loaded waits for the next time."""
+    """Store name and summary of a community, and the passage by which search finds it; return whether that was done. It
+    is not if the community has changed since it was loaded: it waits for the next time."""
     if tx.of(Entities).find_community(graph.id, community.seq) != community:
         return False
     tx.of(Entities).put_community(replace(community, name=name, summary=summary, summary_due=False, updated_at=at))
@@ -185,4 +194,5 @@ def drop_summary(tx: Tx, graph: Graph, seq: int) -> None:
 
 
 def _passage_id(graph: Graph, seq: int) -> PassageId:
+    """Return the id of the passage with the summary of community `seq`."""
     return PassageId(derived_id("passage", graph.id, TAG, str(seq)))

@@ -19,20 +19,28 @@ def pack_context(
     *,
     budget_tokens: int,
     count: Callable[[str], int],
-    home: tzinfo,
+    tz: tzinfo,
 ) -> FactContext:
-    """Pack a profile that fits its share, the first facts and the latest events into one text, with days as `home` has
-    them. `events` are in order; a fact whose line stands among the facts is not an event again."""
+    """Pack a profile, the first facts and the latest events into one text of at most `budget_tokens`.
+
+    Args:
+        profile: takes at most `PROFILE_SHARE` of the budget.
+        facts: the best first.
+        events: oldest first; an event of a fact that stands among the facts is left out.
+        count: returns the tokens of a text.
+        tz: the zone in which days are written.
+    """
     chosen: list[Fact] = []
     latest: list[FactEvent] = []
 
     def build() -> FactContext:
+        """Return the context of the facts and events that are chosen so far."""
         ids = dict.fromkeys([*(fact.id for fact in chosen), *(event.fact.id for event in latest)])
         numbers = {fact_id: place for place, fact_id in enumerate(ids, 1)}
         parts = [
             ("Profile", profile.text),
-            ("Facts", "\n".join(f"- {fact_line(fact, home)} [{numbers[fact.id]}]" for fact in chosen)),
-            ("Events", "\n".join(f"- {_event(event, home)} [{numbers[event.fact.id]}]" for event in latest)),
+            ("Facts", "\n".join(f"- {fact_line(fact, tz)} [{numbers[fact.id]}]" for fact in chosen)),
+            ("Events", "\n".join(f"- {_event_line(event, tz)} [{numbers[event.fact.id]}]" for event in latest)),
         ]
         text = "\n\n".join(f"# {title}\n{body}" for title, body in parts if body)
         return FactContext(
@@ -62,26 +70,27 @@ def pack_context(
 
 
 def context_facts(packed: FactContext) -> Sequence[Fact]:
-    """Return the facts of a text in the order of their numbers."""
+    """Return the facts that a packed text cites, so that number n in the text is the n-th of them."""
     by_id = {fact.id: fact for fact in (*packed.facts, *(event.fact for event in packed.events))}
     return list(by_id.values())
 
 
-def fact_line(fact: Fact, home: tzinfo) -> str:
-    """Return a fact with the days at which it was true there."""
+def fact_line(fact: Fact, tz: tzinfo) -> str:
+    """Return a fact in one line, with the days from and until which it was true."""
     text = " ".join(fact.text.split())
     if fact.valid_at is None and fact.invalid_at is None:
         return text
     if fact.invalid_at is None:
-        return f"{text} (since {_day(fact.valid_at, home)})"
-    since = f"from {_day(fact.valid_at, home)} " if fact.valid_at else ""
-    return f"{text} ({since}until {_day(fact.invalid_at, home)})"
+        return f"{text} (since {_day(fact.valid_at, tz)})"
+    since = f"from {_day(fact.valid_at, tz)} " if fact.valid_at else ""
+    return f"{text} ({since}until {_day(fact.invalid_at, tz)})"
 
 
-def _event(event: FactEvent, home: tzinfo) -> str:
+def _event_line(event: FactEvent, tz: tzinfo) -> str:
+    """Return an event in one line, such as `2026-11-24: no longer: Ada lives in Turin.`"""
     text = " ".join(event.fact.text.split())
-    return f"{_day(event.at, home)}: {'' if event.kind == 'begin' else 'no longer: '}{text}"
+    return f"{_day(event.at, tz)}: {'' if event.kind == 'begin' else 'no longer: '}{text}"
 
 
-def _day(at: datetime | None, home: tzinfo) -> str:
-    return "" if at is None else local(at, home).date().isoformat()
+def _day(at: datetime | None, tz: tzinfo) -> str:
+    return "" if at is None else local(at, tz).date().isoformat()

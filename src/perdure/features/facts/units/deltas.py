@@ -33,70 +33,85 @@ DELTA_TOKENS = 500
 def build_fact_deltas(
     tx: Tx, agent: Agent, seen: Mapping[str, int], memory: MemoryState, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
-    """Build the message about facts that people changed between the versions `seen` by a log and those of now; empty
-    when there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
+    """Build the message that tells an agent which facts people have changed; empty: there is nothing to tell.
+
+    Facts of untrusted sources are left out, as they are in recall.
+
+    Args:
+        seen: graph -> the version of a fact up to which the conversation was told of changes.
+        memory: has the same versions as they are now.
+        prefix: not looked at; part of the point `memory_deltas`.
+    """
     versions = memory.versions.items()
     graphs = (key for key, version in versions if key.startswith(GRAPH_KEY) and seen.get(key, 0) < version)
     if (key := next(graphs, None)) is None:
         return ()
     graph_id, after = GraphId(key), seen.get(key, 0)
     changed = tx.of(Facts).list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
-    trusts, home = trust_filter(tx, agent.id, FactFilter()).trust, zone(tx.agents.get(agent.id).timezone)
-    said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
-    tokens, more = 0, len(changed) > CHANGES_MAX
+    trusts, tz = trust_filter(tx, agent.id, FactFilter()).trust, zone(tx.agents.get(agent.id).timezone)
+    changes: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
+    tokens, is_cut = 0, len(changed) > CHANGES_MAX
     forgotten = forgotten_texts(tx, graph_id) if changed else set()
     for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
-        before, now = _ends(tx.of(Facts).versions(fact_id), after)
-        was, says = (
-            fact_line(fact, home)
+        before, now = _then_and_now(tx.of(Facts).versions(fact_id), after)
+        old_line, new_line = (
+            fact_line(fact, tz)
             if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
             else None
             for fact in (before, now)
         )
-        if was == says:
+        if old_line == new_line:
             continue
-        cost = inputs.counter.count(f"{was}{says}")
+        cost = inputs.counter.count(f"{old_line}{new_line}")
         if tokens + cost > DELTA_TOKENS:
-            more = True
+            is_cut = True
             continue
         tokens += cost
-        if says is None:
-            said["deleted"].append(was)
-        elif was is None:
-            said["added"].append(says)
+        if new_line is None:
+            changes["deleted"].append(old_line)
+        elif old_line is None:
+            changes["added"].append(new_line)
         else:
-            said["changed"].append({"was": was, "is": says})
-    if not any(said.values()) and not more:
+            changes["changed"].append({"was": old_line, "is": new_line})
+    if not any(changes.values()) and not is_cut:
         return ()
-    hint = "search_facts finds the others" if more else None
-    return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
+    hint = "search_facts finds the others" if is_cut else None
+    return (
+        envelope(
+            "memory_delta",
+            op="facts",
+            by="a person",
+            **{kind: lines or None for kind, lines in changes.items()},
+            more=hint,
+        ),
+    )
 
 
 def graph_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
-    """The agent's graph -> the newest version of a fact that a person wrote; empty: none."""
+    """Return the agent's graph -> the newest version of a fact that a person wrote; empty: no person wrote one."""
     if (graph_id := opening.has.get("graph")) is None:
         return {}
     version = tx.of(Graphs).newest_of_people(graph_id)
     return {graph_id: version} if version else {}
 
 
-def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
-    """Return number -> text of all that a message about changes may still tell."""
+def changed_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
+    """Return number -> text of all versions that a message about changes by people may still hold."""
     changed = tx.of(Facts).list_of_people(graph_id, after=0, limit=CHANGES_MAX + 1)
     versions = [version for id_ in dict.fromkeys(fact.id for fact in changed) for version in tx.of(Facts).versions(id_)]
     return {version.text_seq: version.text for version in versions}
 
 
 def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
-    """Return the numbers of the texts that agents of a graph were made to forget, and that did not come back."""
+    """Return the numbers of the texts that agents of a graph were made to forget, if that was not undone."""
     items = [
         item for id_ in tx.of(Graphs).list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
     ]
     return {seq for item in items for seq in json.loads(item.before).get("texts", ())}
 
 
-def _ends(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | None]:
-    """Return the version of a fact that was known at a version's number, and the one now; None: none was."""
+def _then_and_now(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | None]:
+    """Return the known version of a fact up to version number `after`, and the one now; None: it was not known then."""
     earlier = [version for version in versions if version.seq <= after]
     later = [version for version in versions if version.seq > after]
     # A fact that was deleted by an older Perdure has no version that says so.

@@ -10,8 +10,8 @@ from perdure.core.errors import InvalidInput
 
 
 def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["text", "json"]:
-    """Return how a text is read that is given as of this kind; None: as JSON if it is an object or a list in JSON.
-    Raises: InvalidInput: it is no JSON document, and is given as one."""
+    """Return how a text is read: as `kind` says, or for None as JSON if it is an object or a list in JSON. Raises:
+    InvalidInput: it is no JSON object or list, and `kind` is `json`."""
     if kind == "text":
         return kind
     try:
@@ -28,8 +28,8 @@ def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["t
 
 
 def render_json(text: str) -> str:
-    """Return a document as lines such as `user, address, city: Turin`; elements of a list are numbered from 1. What is
-    no JSON, since a credential in it was replaced, is returned as it is."""
+    """Return a JSON document as lines such as `user, address, city: Turin`; elements of a list are numbered from 1. A
+    text that is no JSON, because a credential in it was replaced, is returned unchanged."""
     try:
         return "\n".join(f"{path}: {value}" for path, value in _values(json.loads(text), ()))
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ def render_json(text: str) -> str:
 
 
 def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the path and text of each value that is neither empty nor null."""
+    """Yield path and text of each value in a JSON value that is neither empty nor null; `path` leads to `value`."""
     if isinstance(value, dict):
         for name, part in value.items():
             yield from _values(part, (*path, " ".join(name.replace("_", " ").split())))
@@ -52,5 +52,5 @@ def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: str | float | bool) -> str:
-    """Return a scalar on one line."""
+    """Return a value of JSON, no list or object, in one line."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value)

@@ -27,7 +27,13 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntity:
-    """An entity to add, or what is new about a known one. `known` 0: one to add, although another has its name."""
+    """An entity to add, or what is new about a known one.
+
+    Args:
+        known: the number of the known entity; None: the one with this name, if exactly one fits; 0: a new one in any
+            case.
+        is_new_name: whether the known entity is called so from now on.
+    """
 
     name: str
     type: str
@@ -55,23 +61,23 @@ class FactFields(TypedDict, total=False):
 
 
 ALIASES_MAX = 20
-"""The most other names of an entity; what it is called besides is not kept."""
+"""The most aliases of an entity; further ones are not kept."""
 
 
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
-    """Add an empty graph with the archives of its texts. Raises: TooMany: the name is too long."""
+    """Add an empty graph with two archives, for texts of facts and of entities. Raises: TooMany: a long name."""
     tx.limits.check("name_limit_chars", len(name))
     archives = [
         tx.archives.add(
             Archive(
                 id=ArchiveId(ids.new("archive")),
                 org_id=tx.org_id,
-                name=f"{what} of {name}",
+                name=f"{holds} of {name}",
                 created_at=at,
                 updated_at=at,
             )
         )
-        for what in ("facts", "entities")
+        for holds in ("facts", "entities")
     ]
     return tx.of(Graphs).add(
         Graph(
@@ -88,7 +94,7 @@ def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping
 
 
 def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Graph:
-    """Return the agent's graph, a new one if it has none. Raises: NotFound."""
+    """Return the agent's graph, which is created if it has none. Raises: NotFound."""
     tx.agents.lock(agent_id)
     if (graph := tx.of(Graphs).find_by_agent(agent_id)) is not None:
         return graph
@@ -98,20 +104,15 @@ def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Grap
 
 
 def zone_of(tx: Tx, owner: AgentId | GraphId, default: str) -> str:
-    """Return the time zone of an agent, or of the first agent that has a graph; the default: none has it.
-
-    Raises: NotFound.
-    """
+    """Return the time zone of an agent, or of the first agent of a graph, else `default`. Raises: NotFound."""
     agents = [AgentId(owner)] if is_id("agent", owner) else tx.of(Graphs).list_agents(GraphId(owner), limit=1)
     return tx.agents.get(agents[0]).timezone if agents else default
 
 
 def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, at: datetime) -> Sequence[Entity]:
-    """Store entities and return them, in order. One with `known`, or whose name one entity of a fitting type has, is
-    that entity, which gains the aliases, attributes and summary.
-
-    Raises: NotFound: `known` is no entity.
-    """
+    """Store entities; return them as stored, in the order of `new`. One with `known`, or whose name exactly one entity
+    of a fitting type has, is that entity, which gains the aliases, attributes and summary. Raises: NotFound: `known` is
+    no entity."""
     named = tx.of(Entities).find_by_names(graph.id, [one.name for one in new])
     all_seqs = {seq for one in new for seq in (*named[one.name], one.known) if seq}
     known = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, sorted(all_seqs))}
@@ -143,10 +144,13 @@ def add_facts(
     episodes: Sequence[Sequence[Episode]] = (),
     together: Changes | None = None,
 ) -> Sequence[Fact]:
-    """Add facts, and the episodes that support each; return them.
+    """Add facts, and links to the episodes that support each; return them.
 
     Args:
-        together: the changes whose communities the caller updates together; None: they are updated here.
+        new: the fields of each fact.
+        origin: who writes them, as `Fact.origin`.
+        episodes: for each of `new` the episodes that support it; empty: none.
+        together: gains the changes, whose communities the caller updates at its end; None: they are updated here.
     Raises: InvalidInput, NotFound.
     """
     versions = [
@@ -160,7 +164,7 @@ def add_facts(
     ]
     if pairs:
         tx.of(Facts).add_sources(graph.id, pairs)
-    _note(tx, graph, together, Changes(added=facts), at=at)
+    _move_entities(tx, graph, together, Changes(added=facts), at=at)
     return facts
 
 
@@ -193,7 +197,7 @@ def change_fact(
     expired = tx.of(Facts).expire(graph.id, [fact.seq], at=at)
     changed = tx.of(Facts).add(graph, [version])[0]
     new = Changes(expired=[*expired, changed]) if expired else Changes(added=[changed])
-    _note(tx, graph, together, new, at=at)
+    _move_entities(tx, graph, together, new, at=at)
     return changed
 
 
@@ -208,7 +212,7 @@ def delete_facts(
     together: Changes | None = None,
 ) -> Sequence[Fact]:
     """Stop believing these facts; return those that were believed. Their versions stay, a last one says who deleted
-    them, and `restore_fact` brings them back."""
+    them (`origin`), and `restore_fact` brings them back. `together`: as of `add_facts`."""
     expired = tx.of(Facts).expire(graph.id, [fact.seq for fact in facts], at=at)
     ends = [max(at, fact.created_at) for fact in expired]
     tx.of(Facts).add(
@@ -218,7 +222,7 @@ def delete_facts(
             for fact, end in zip(expired, ends, strict=True)
         ],
     )
-    _note(tx, graph, together, Changes(expired=expired), at=at)
+    _move_entities(tx, graph, together, Changes(expired=expired), at=at)
     settle(tx, graph, expired, at=at, together=together)
     return expired
 
@@ -226,12 +230,14 @@ def delete_facts(
 def settle(
     tx: Tx, graph: Graph, facts: Sequence[Fact], *, joined: bool = False, at: datetime, together: Changes | None = None
 ) -> None:
-    """End each fact of the lines of these where the next one begins, as `lines_of` and `add_facts` say."""
+    """End each fact of a line where the next one begins, in all lines that these facts are in, see `lines_of`. `joined`
+    and `together` are as of `lines_of` and `add_facts`."""
     for line in lines_of(tx, graph, facts, joined=joined):
-        for (_, fact, own), after in zip_longest(line, line[1:]):
+        for place, after in zip_longest(line, line[1:]):
+            fact, own = place.fact, place.own
             end, origin = own.invalid_at, own.origin
-            if after is not None and (end is None or end > after[0]):
-                end, origin = after[0], {**after[2].origin, "ended_by": after[1].id}
+            if after is not None and (end is None or end > after.begin):
+                end, origin = after.begin, {**after.own.origin, "ended_by": after.fact.id}
             by, is_so = origin.get("ended_by"), (fact.valid_at, fact.invalid_at) == (own.valid_at, end)
             if not is_so or fact.origin.get("ended_by", by) != by:
                 times: FactFields = {"valid_at": own.valid_at, "invalid_at": end}
@@ -239,8 +245,8 @@ def settle(
                 change_fact(tx, graph, fact, times, change=change, origin=origin, at=at, together=together)
 
 
-def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: datetime) -> None:
-    """Update the communities of changes now, or add them to those whose communities are updated together."""
+def _move_entities(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: datetime) -> None:
+    """Update communities after the changes `new`; or add these to `together`, whose communities are updated later."""
     if together is None:
         new.update_communities(tx, graph, at=at)
     else:
@@ -248,7 +254,7 @@ def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: d
 
 
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
-    """Believe a deleted fact again, as it was before; return it. Raises: NotFound."""
+    """Believe a deleted fact again, as it was before; return its newest version. Raises: NotFound."""
     versions = tx.of(Facts).versions(fact_id)
     if versions[-1].expired_at is not None:
         own = own_version(versions)
@@ -258,60 +264,70 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
 
 
 class Retraction(NamedTuple):
-    """What was done to facts whose source is gone: those that are believed no longer, and those that are again as they
-    were before the source changed or denied them."""
+    """What was done to facts whose source is gone.
+
+    Attributes:
+        lost: facts that are believed no longer.
+        restored: facts that are again as they were before the source changed or denied them.
+    """
 
     lost: Sequence[Fact]
-    again: Sequence[Fact]
+    restored: Sequence[Fact]
 
 
 def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
-    """Delete episodes, and retract what has no other support, as `retract_facts` does."""
+    """Delete episodes, and retract facts that nothing else supports, as `retract_facts` does; return what that did."""
     retracted = retract_facts(tx, graph, episodes, at=at)
     tx.of(Episodes).delete(graph.id, [episode.seq for episode in episodes])
     return retracted
 
 
 def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
-    """Stop believing the facts that only these episodes support, and take back what they changed of others; the
-    episodes support nothing now. A fact that a person has added, changed or restored has the person's support."""
+    """Stop believing the facts that only these episodes support, and take back how they changed other facts. The
+    episodes support nothing then. A fact that a person has added, changed or restored stays: the person supports it."""
     seqs = [episode.seq for episode in episodes]
     named = {first for seq in seqs for first in tx.of(Facts).first_seqs(graph.id, seq)}
-    alone = set(tx.of(Facts).remove_sources(graph.id, seqs))
+    unsupported = set(tx.of(Facts).remove_sources(graph.id, seqs))
     history = tx.of(Facts).histories(graph.id, sorted(named))
     lost = [
         versions[-1]
         for first, versions in history.items()
-        if first in alone and not any(one.is_of_person and not one.is_deletion for one in versions)
+        if first in unsupported and not any(one.is_of_person and not one.is_deletion for one in versions)
     ]
     expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
     others = tx.of(Facts).histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
     gone = {episode.id for episode in episodes}
-    again = [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one]
-    settle(tx, graph, again, at=at)
-    return Retraction(expired, again)
+    restored = [one for one in (_restore_before(tx, graph, all_, gone, at) for all_ in others) if one]
+    settle(tx, graph, restored, at=at)
+    return Retraction(expired, restored)
 
 
-_SAID: Final = ("text", "subject", "object", "relation", "type", "rating", "valid_at", "invalid_at", "trust")
+_CONTENT: Final = ("text", "subject", "object", "relation", "type", "rating", "valid_at", "invalid_at", "trust")
 
 
-def _take_back(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
-    """Write a fact as it was before these episodes changed it; None: they did not, or somebody has changed it since."""
-    said: list[Fact] = []
+def _restore_before(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
+    """Write a fact as it was before these episodes changed it; return the new version. None: they did not change it, or
+    somebody else has changed it since.
+
+    Args:
+        versions: all of the fact, oldest first.
+        gone: the ids of the episodes.
+    """
+    in_force: list[Fact] = []
     for one in (one for one in versions if "ended_by" not in one.origin):
-        if one.change == "restore":  # what was taken back before says nothing
-            at_first = next((place for place, other in enumerate(said) if other.origin == one.origin), len(said))
-            del said[at_first:]
-        said.append(one)
-    before = next((one for one in reversed(said) if one.origin.get("episode_id") not in gone), None)
-    if before is None or before.seq == said[-1].seq or before.is_deletion:
+        if one.change == "restore":  # the versions that it took back say nothing
+            origins = [other.origin for other in in_force]
+            del in_force[origins.index(one.origin) if one.origin in origins else len(origins) :]
+        in_force.append(one)
+    before = next((one for one in reversed(in_force) if one.origin.get("episode_id") not in gone), None)
+    if before is None or before.seq == in_force[-1].seq or before.is_deletion:
         return None
-    return change_fact(tx, graph, versions[-1], said_of(before), change="restore", origin=before.origin, at=at)
+    return change_fact(tx, graph, versions[-1], content_of(before), change="restore", origin=before.origin, at=at)
 
 
-def said_of(version: Fact) -> FactFields:
-    """Return what a version of a fact says, to be said again."""
-    return cast(FactFields, {name: getattr(version, name) for name in _SAID})
+def content_of(version: Fact) -> FactFields:
+    """Return the fields of a version that say something of the world, to be written again."""
+    return cast(FactFields, {name: getattr(version, name) for name in _CONTENT})
 
 
 def add_episode(
@@ -326,8 +342,14 @@ def add_episode(
     occurred_at: datetime,
     at: datetime,
 ) -> Episode:
-    """Add a text or a JSON document whose facts are extracted in the background. Raises: InvalidInput, TooMany: of its
-    scope."""
+    """Add a text or, with kind `json`, a JSON document, whose facts are extracted in the background; return it.
+
+    Args:
+        trust: what kind of source says it.
+        scope: whose it is, such as `user_id`; its facts have it too.
+        occurred_at: when it was said; `at` is now.
+    Raises: InvalidInput, TooMany: of its scope.
+    """
     check_scope(tx, scope)
     id_ = EpisodeId(ids.new("episode"))
     episode = Episode(
@@ -349,7 +371,7 @@ def add_episode(
 
 
 def check_scope(tx: Tx, scope: Mapping[str, str]) -> None:
-    """Check that a scope is names with texts, the names and ids in it, and its size. Raises: InvalidInput, TooMany."""
+    """Check that a scope is names with texts, and how many and how long they are. Raises: InvalidInput, TooMany."""
     texts = [*scope, *scope.values()] if isinstance(scope, Mapping) else [None]
     if not all(isinstance(one, str) for one in texts):
         raise InvalidInput(f"scope is {describe_value(scope)}: give names with texts, such as {{'user_id': 'ada'}}")
@@ -358,7 +380,7 @@ def check_scope(tx: Tx, scope: Mapping[str, str]) -> None:
 
 
 def check_fact(fact: Fact) -> Fact:
-    """Return the fact after checking its fields. Raises: InvalidInput."""
+    """Check the fields of a fact, and return it. Raises: InvalidInput."""
     if not fact.text.strip():
         raise InvalidInput("the fact is empty: give a sentence, such as 'Ada lives in Turin.'")
     if len(fact.text) > FACT_MAX_CHARS:
@@ -380,9 +402,9 @@ FACT_MAX_CHARS = 2_000
 
 
 def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
-    """Check that the entities of facts are there. Raises: NotFound."""
-    there = tx.of(Entities).of_facts(graph.id, facts)
-    if missing := {seq for fact in facts for seq in (fact.subject, fact.object)} - there.keys():
+    """Check that the subjects and objects of facts exist. Raises: NotFound."""
+    found = tx.of(Entities).of_facts(graph.id, facts)
+    if missing := {seq for fact in facts for seq in (fact.subject, fact.object)} - found.keys():
         raise NotFound("entity", str(min(missing)))
 
 
@@ -396,7 +418,7 @@ def type_fits(one: str, other: str) -> bool:
 
 
 def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
-    """Return the number of the entity that a new one is, of those with its name; None: it is another one."""
+    """Return the number of the stored entity that `new` is, of those with its name; None: it has to be added."""
     if new.known is not None:
         return new.known or None
     fitting = [entity.seq for entity in named if type_fits(entity.type, new.type)]
@@ -404,6 +426,7 @@ def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
 
 
 def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
+    """Build an entity that the graph does not have yet."""
     return Entity(
         id=EntityId(ids.new("entity")),
         graph_id=graph.id,
@@ -418,7 +441,7 @@ def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
 
 
 def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:
-    """Store what is new about a known entity, if anything. The user, once named, keeps "User" as an alias."""
+    """Store what is new about a known entity, and return it. The user, once named, keeps "User" as an alias."""
     name = new.name if known.name == USER or new.is_new_name else known.name
     others = [one for one in dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name)) if one != name]
     if len(others) > ALIASES_MAX:  # a name that it had itself, which comes last, stays
@@ -440,7 +463,7 @@ def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: da
 
 
 def entity_text(graph: Graph, entity: Entity, *, at: datetime) -> Passage:
-    """Return what search reads of an entity: names, type and summary."""
+    """Return the passage by which search finds an entity: its names, type and summary."""
     return Passage(
         id=PassageId(derived_id("passage", entity.id)),
         archive_id=graph.entity_archive_id,

@@ -26,7 +26,7 @@ _CJK = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]+")
 
 
 def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
-    """Return every run of a text's words that could be a name, each once."""
+    """Return every run of words in a text that could be a name, at most `limit`, each once."""
     names: dict[str, None] = {}
     text = unicodedata.normalize("NFC", text)
     words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
@@ -52,8 +52,14 @@ def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = K
 def with_known(
     tx: Tx, graph: Graph | None, batch: ReadBatch, user: str, *, scope: ScopePairs = (), known: bool = True
 ) -> ReadBatch:
-    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
-    a scope only facts of that scope, so that no user's text changes what another one said."""
+    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph.
+
+    Args:
+        graph: None: nothing is known yet, and the batch is returned unchanged.
+        user: the name of the user who speaks.
+        scope: only facts with these names and values, so that no user's text changes what another one said.
+        known: whether entities and facts are loaded; rules and types always are.
+    """
     if graph is None:
         return batch
     settings = load_graph_settings(graph.settings)
@@ -78,17 +84,20 @@ def with_known(
 def _known_facts(
     tx: Tx, graph: Graph, entities: Sequence[Entity], texts: Sequence[str], scope: ScopePairs
 ) -> Sequence[Fact]:
-    """Load the known facts about entities that texts may concern: between two of them, of a relation whose words the
-    texts have, and of each relation the newest; so what was said long ago is ended, too."""
+    """Load known facts about entities that texts may concern, at most `ENTITY_FACTS` of one and `KNOWN_FACTS` in all.
+    Those come first that connect two of the entities, or whose relation the texts mention; then of each relation the
+    newest, so that what was said long ago can be ended, too."""
     named = {entity.seq for entity in entities}
     words = {stem for text in texts for stem in stems(text)}
-    is_said = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))
+    is_mentioned = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))
     seqs: dict[int, None] = {}
     for entity in entities:
-        found = tx.of(Facts).list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), turns=ENTITY_FACTS)
+        found = tx.of(Facts).list_newest_by_relation(
+            graph.id, entity.seq, where=FactFilter(scope=scope), most=ENTITY_FACTS
+        )
         order = {
-            seq: (not ({subject, object_} <= named or is_said(relation)), turn)
-            for seq, subject, object_, relation, turn in found
+            seq: (not ({subject, object_} <= named or is_mentioned(relation)), place)
+            for seq, subject, object_, relation, place in found
         }
         seqs |= dict.fromkeys(sorted(order, key=lambda seq: order[seq])[:ENTITY_FACTS])
     return sorted(tx.of(Facts).list_by_seqs(graph.id, list(seqs)[:KNOWN_FACTS]), key=lambda fact: fact.seq)

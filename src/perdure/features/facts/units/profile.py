@@ -50,7 +50,8 @@ FACTS_MAX = 500
 
 
 def find_users(tx: Tx, graph: Graph, agent_id: AgentId | None, name: str = "") -> Sequence[Entity]:
-    """Return the entities that are the user: of this name; without one, of the agent's identity, or called `User`."""
+    """Return the entities that are the user, by name; there may be several of one name. Without `name` these are the
+    entities called like the agent's only identity, and those called `User`."""
     names = [name]
     if not name:
         identities = [] if agent_id is None else tx.identities.list_by_agent(agent_id)
@@ -60,7 +61,7 @@ def find_users(tx: Tx, graph: Graph, agent_id: AgentId | None, name: str = "") -
 
 
 def trust_filter(tx: Tx, agent_id: AgentId | None, where: FactFilter) -> FactFilter:
-    """Return the filter for trusted sources only, unless the agent's settings allow others. Raises: NotFound."""
+    """Return the filter limited to trusted sources, unless the agent's settings allow others. Raises: NotFound."""
     if agent_id is not None and load_agent_facts(tx.agents.get(agent_id).settings).use_untrusted:
         return where
     return replace(where, trust=tuple(sorted(TRUSTED)))
@@ -76,8 +77,13 @@ def load_profile(
     at: datetime,
     user: str = "",
 ) -> Profile:
-    """Load the profile of a user: facts that are true now and come from trusted sources, the best rated and newest
-    first. Raises: NotFound."""
+    """Load the profile of a user: facts that are true at `at` and trusted, the best rated and newest first.
+
+    Args:
+        count: returns the tokens of a text, of which the profile has at most `budget_tokens`.
+        user: a name; empty: the agent's user.
+    Raises: NotFound.
+    """
     users = find_users(tx, graph, agent_id, user)
     if not users:
         return Profile()
@@ -98,7 +104,14 @@ def build_entries(
     *,
     strict: bool,
 ) -> Sequence[ProfileEntry]:
-    """Build the entries of a profile, most important first; each value of a slot once."""
+    """Build the entries of a profile, the best rated first; each value of a slot once.
+
+    Args:
+        users: the entities that are the user, who may have several.
+        entities: number -> entity, of all that the facts name.
+        slots: slot -> the relations whose facts stand in it.
+        strict: whether facts of other relations are left out; else they get slots such as `other.met`.
+    """
     slot_of = {relation: slot for slot, relations in slots.items() for relation in relations}
     own = {entity.seq for entity in users}
     entries: dict[tuple[str, str], ProfileEntry] = {}
@@ -125,14 +138,14 @@ def fit_profile(
     budget_tokens: int,
     count: Callable[[str], int],
 ) -> Profile:
-    """Return the profile of the most important entries that fit the budget, in the order of `slots`."""
+    """Return the first entries that fit the budget, by the tokens that `count` returns, in the order of `slots`."""
     chosen: list[ProfileEntry] = []
-    left = budget_tokens
+    left_tokens = budget_tokens
     for entry in entries:
         cost = count(f"- {entry.slot}: {entry.value}\n")
-        if cost <= left:
+        if cost <= left_tokens:
             chosen.append(entry)
-            left -= cost
+            left_tokens -= cost
     places = {slot: place for place, slot in enumerate(slots)}
     while True:
         ordered = sorted(chosen, key=lambda entry: places.get(entry.slot, len(places)))

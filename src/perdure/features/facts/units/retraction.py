@@ -17,25 +17,27 @@ from perdure.storage.tx import Tx
 
 
 def retract_deleted(tx: Tx, refs: Sequence[str], at: datetime) -> None:
-    """Delete the episodes of deleted messages or passages, by their ids, and retract facts without other support."""
+    """Delete the episodes of deleted messages or passages, and retract facts that nothing else supports. `refs` are the
+    ids of the messages and passages."""
     for graph_id, episodes in groupby(tx.of(Episodes).find(refs), attrgetter("graph_id")):
         delete_episodes(tx, tx.of(Graphs).get(graph_id), list(episodes), at=at)
 
 
 def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
-    """Retract facts that only the former texts of messages or passages support, by their ids, and have the new texts
-    extracted. What was not extracted yet is not concerned."""
+    """Retract facts that only the former texts of messages or passages support, and have the new texts extracted.
+    `refs` are the ids of the messages and passages; those that were not extracted yet need nothing."""
     found = tx.of(Episodes).find(refs)
     for graph_id, group in groupby(found, attrgetter("graph_id")):
         episodes = list(group)
         retract_facts(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
         tx.of(Episodes).mark_waiting(graph_id, [episode.seq for episode in episodes])
     for ref in dict.fromkeys(refs):
-        _read_again(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
+        _queue_elsewhere(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
 
 
-def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
-    """Have a message or passage extracted into the graphs that had no fact of it when it was: all but these."""
+def _queue_elsewhere(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
+    """Have a changed message or passage extracted for agents whose graph has no episode of it, as its old text had no
+    fact. `done` are the graphs that have one. What extraction has not reached yet is left to it."""
     new = Episode(id=EpisodeId(""), graph_id=GraphId(""), kind="text", ref=ref, occurred_at=at, created_at=at)
     if is_id("message", ref):
         message = tx.messages.get(MessageId(ref))
@@ -56,5 +58,5 @@ def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) ->
         if graph is not None and graph.id not in done:
             id_ = EpisodeId(derived_id("episode", graph.id, ref))
             tx.of(Episodes).add([replace(new, id=id_, graph_id=graph.id)])
-        elif graph is None:  # nothing that was read so far had a fact
+        elif graph is None:  # no text of this agent had a fact so far: read this one once more
             tx.of(Episodes).put_last_seq(agent_id, conversation_seq, seq - 1, at=at)

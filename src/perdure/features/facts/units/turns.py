@@ -21,45 +21,47 @@ from perdure.storage.tx import Tx
 
 
 def user_name(tx: Tx, agent: Agent) -> str:
-    """Return the name of the one who talks to the agent: of its identity, else `User`."""
+    """Return the name of the agent's user: that of its only identity, else `User`."""
     identities = tx.identities.list_by_agent(agent.id)
     return identities[0].name if len(identities) == 1 else USER
 
 
 def is_turn(message: Message) -> bool:
     """Return whether facts are extracted from a message: what a user or the agent said, with a text. What an agent is
-    sent in a group holds the words of several speakers, so "I" in it is nobody in particular."""
+    sent in a group holds the words of several speakers, so it is not clear who "I" in it is."""
     if (message.sender_id or "").startswith(f"{PREFIXES['group']}-"):
         return False
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def place_of(message: Message) -> dict[str, Any]:
-    """Return the fields of an episode that say which message it is."""
+    """Return the fields of an `Episode` that say which message it is."""
     return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
 
 
 def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> SpokenTurn:
-    """Return a message as the extractor reads it: without credentials."""
+    """Return a message as the extractor reads it, without credentials. `number` is its place in the batch, from 1, and
+    `user` the name of a speaker that the message does not name."""
     is_user = message.role == "user"
     return SpokenTurn(
         number=number,
         speaker=message.name or (user if is_user else agent.name),
-        text=_as_read(message.text),
+        text=_readable(message.text),
         occurred_at=local(message.occurred_at, zone(agent.timezone)),
         trust=trust,
         is_user=is_user,
     )
 
 
-def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> SpokenTurn:
-    """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
+def turn_of_episode(tx: Tx, episode: Episode, number: int, timezone: str) -> SpokenTurn:
+    """Return a text that a program gave as the extractor reads it; its scope may name the speaker as `actor_id`.
+    `number` is its place in the batch, from 1, and `timezone` the speaker's."""
     is_user, scope = episode.trust == "user", episode.scope
     owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
     return SpokenTurn(
         number=number,
         speaker=scope.get("actor_id") or owner,
-        text=_as_read(_text_of(tx, episode)),
+        text=_readable(_text_of(tx, episode)),
         occurred_at=local(episode.occurred_at, zone(timezone)),
         trust=episode.trust,
         is_user=is_user,
@@ -70,7 +72,8 @@ def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> SpokenTu
 def turn_of_passage(
     passage: Passage, number: int, user: str, agent: Agent, sources: tuple[WriteSource, ...] = ()
 ) -> SpokenTurn:
-    """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
+    """Return a passage as the extractor reads it: what the agent stored in a run, else what `user` gave it. `number` is
+    its place in the batch, from 1; `sources` are what the run had read before it stored the passage."""
     is_user = not passage.source.get("run_id")
     trust: TrustLabel = "user" if is_user else "agent"
     if (kind := passage.source.get("type")) in get_args(TrustLabel):
@@ -80,7 +83,7 @@ def turn_of_passage(
     return SpokenTurn(
         number=number,
         speaker=user if is_user else agent.name,
-        text=_as_read(passage.text),
+        text=_readable(passage.text),
         occurred_at=local(passage.occurred_at, zone(agent.timezone)),
         trust=trust,
         is_user=is_user,
@@ -90,20 +93,26 @@ def turn_of_passage(
 def trusts_of(
     rows: Sequence[Message], sources: Mapping[int, Sequence[WriteSource]] | None = None
 ) -> Mapping[int, TrustLabel]:
-    """Number of a message -> who says it. What the agent says after content from outside may come from that; of stores
-    that do not know yet where a tool's result came from, what it says after that result."""
+    """Return the number of each message -> the kind of source that its text comes from.
+
+    Args:
+        rows: messages in order.
+        sources: number of a message -> what its run had read before; the agent may repeat content from outside.
+            In older stores it is missing; then what the agent says after a tool's result counts as the tool's.
+    """
     trusts: dict[int, TrustLabel] = {}
-    agent: TrustLabel = "agent"
+    said_by_agent: TrustLabel = "agent"
     for row in rows:
         if row.kind == "message" and row.role in ("user", "tool"):
-            agent = "tool" if row.role == "tool" else "agent"
+            said_by_agent = "tool" if row.role == "tool" else "agent"
         outside = [one.source.label for one in (sources or {}).get(row.seq, ()) if one.source.label in OUTSIDE]
-        trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else agent
+        trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else said_by_agent
     return trusts
 
 
 def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
-    """Number of a message of a conversation -> what facts from it may come from; not there: from who says it alone."""
+    """Return the number of a message -> what facts from it may come from besides its speaker, if there is anything.
+    `rows` are messages of one conversation, in order."""
     if not rows or not tx.sources.list_by_conversation(
         rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
     ):
@@ -123,6 +132,6 @@ def _text_of(tx: Tx, episode: Episode) -> str:
     return tx.passages.get(passage_id).text if tx.passages.find_places([passage_id]) else ""
 
 
-def _as_read(text: str) -> str:
-    """Return a text without credentials, its letters in one form: patterns and models know `é` as one character."""
+def _readable(text: str) -> str:
+    """Return a text without credentials, in Unicode's form NFC: patterns and models know `é` as one character."""
     return without_credentials(unicodedata.normalize("NFC", text))

@@ -14,7 +14,7 @@ USER = "User"
 """The name of an agent's user until it is known."""
 
 NO_ANSWER = "answer is no JSON"
-"""Why a whole answer was dropped: the batch is tried again."""
+"""The reason in `Extraction.dropped` for a whole answer that can't be read: the batch is tried again."""
 
 Decision = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 """What an extracted fact means for a known one. ADD: it is new. UPDATE: it says the known one better or more fully.
@@ -45,7 +45,7 @@ class SpokenTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactType:
-    """A type of fact with its signature, such as `EMPLOYMENT: Person -> Organization`."""
+    """A type of fact with the types of its two entities, such as `EMPLOYMENT: Person -> Organization`."""
 
     name: str
     subject_type: str
@@ -55,7 +55,11 @@ class FactType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The types that a graph knows: entity type -> the JSON schema of its attributes, empty without any."""
+    """The types that a graph knows.
+
+    Attributes:
+        entity_types: name of a type -> the JSON schema of its attributes, empty without any.
+    """
 
     entity_types: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in ENTITY_TYPES})
     fact_types: Sequence[FactType] = ()
@@ -70,7 +74,8 @@ class ReadBatch:
         context: earlier turns, for pronouns only.
         entities: known entities that the turns may mean; an extractor names one by its place in this list, from 1.
         facts: known facts that the turns may concern, by their place likewise.
-        rules: what must not be remembered.
+        rules: which facts must not be remembered.
+        schema: the types of entities and facts to use.
         prompt: what the user adds to the extractor's instructions.
         reflect: whether a second pass may look for missed entities when the first is not certain.
         limit_s: how long each call of a model may take; None: as long as it takes.
@@ -92,9 +97,9 @@ class ExtractedEntity:
     """An entity as an extractor found it.
 
     Attributes:
-        known: the place of a known entity in the batch, from 1; None: the known one of its name, if there is one; 0: a
-            new one, although a known one has its name.
-        is_new_name: a known one has this name from now on, and the one before as an alias.
+        known: which entity of `ReadBatch.entities` it is, from 1; None: the one with its name, if there is one; 0: a
+            new entity, although a known one has its name.
+        is_new_name: whether the known entity is called so from now on; its former name becomes an alias.
     """
 
     name: str
@@ -114,9 +119,9 @@ class ExtractedFact:
         subject, object: names of entities of the same extraction.
         valid_at, invalid_at: ISO 8601, or None; without an offset in the time zone of the turns.
         turns: the numbers of the turns that say it.
-        known: the place of the known fact that the decision is about, from 1.
-        replaces: the place of an earlier fact of the same answer that the decision is about, from 1, in place of
-            `known`.
+        rating: how much it matters, 0 to 1.
+        known: the fact of `ReadBatch.facts` that the decision is about, from 1; None: a decision about no known fact.
+        replaces: in place of `known` an earlier fact of this answer that the decision is about, from 1.
     """
 
     subject: str
@@ -139,9 +144,9 @@ class Extraction:
 
     Attributes:
         certain: whether the extractor is sure that no entity is missing.
-        dropped: what was left out while the answer was read: reason -> how often.
+        dropped: reason -> how many entities or facts of the answer were left out for it.
         model: the name of the model or program.
-        calls: how many model calls it took, with their `input_tokens` and `output_tokens`.
+        calls: how many model calls it took, which used `input_tokens` and `output_tokens` together.
     """
 
     entities: Sequence[ExtractedEntity] = ()
@@ -158,7 +163,7 @@ class Extractor(Protocol):
     """What derives entities and facts from a batch: a model, or patterns without one."""
 
     async def extract(self, batch: ReadBatch) -> Extraction:
-        """Raises: ModelError."""
+        """Return what the turns of a batch say. Raises: ModelError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +180,7 @@ class Summarizer(Protocol):
     """An extractor that can also summarize communities.
 
     Attributes:
-        handle: of the model that it calls.
+        handle: the name of the model that it calls, such as `openai/gpt-4o`.
     """
 
     handle: str

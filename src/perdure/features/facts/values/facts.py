@@ -51,6 +51,7 @@ class Graph:
     """What is known: entities and the facts between them. Agents that share a graph know the same.
 
     Attributes:
+        number: its place among all graphs of the store, in order of creation.
         fact_archive_id: the archive with one passage for each distinct text of a fact, which search reads.
         entity_archive_id: the archive with one passage for each entity and each community.
         settings: as `settings.py` reads them.
@@ -78,7 +79,7 @@ class Entity:
     Attributes:
         seq: its number in the graph, from 1.
         fact_count: how many facts name it now.
-        community_seq: the community that it belongs to, by the number of the entity that the community began with.
+        community_seq: the number of its community, which is that of the entity that the community began with.
     """
 
     __repr__ = short_repr("id", "name", "type", "fact_count")
@@ -103,13 +104,13 @@ class Fact:
     """One version of a fact: subject, relation and object, in words and with its times.
 
     Attributes:
-        id: of the fact; all versions have it.
-        seq: of this version, in the order in which the graph's versions were written, from 1.
-        first_seq: of the fact's first version.
+        id: the fact's id, which all of its versions have.
+        seq: the number of this version in the order in which the graph's versions were written, from 1.
+        first_seq: the number of the fact's first version.
         text_seq: the number of the passage with its text in the graph's archive.
         subject, object: the numbers of two different entities.
         relation: in SCREAMING_SNAKE_CASE.
-        type: of the graph's fact types, if it has one of them.
+        type: one of the graph's fact types; None: it has none.
         rating: how much it matters, 0 to 1.
         valid_at, invalid_at: from when until when it was true; None: unknown, or still true.
         created_at, expired_at: from when until when it was believed; `expired_at` None: it still is.
@@ -148,7 +149,7 @@ class Fact:
 
     @property
     def is_decision(self) -> bool:
-        """Whether somebody wrote this version who is asked: a person, their program, or by forgetting a text."""
+        """Whether a person or their program wrote this version, also by forgetting a text: extraction respects it."""
         return self.origin.get("type") in ("person", "program", "correction")
 
     @property
@@ -167,9 +168,11 @@ class Episode:
     """What was said or given, from which facts are derived.
 
     Attributes:
-        ref: the id of the message or passage; of a JSON document or a text its own id.
-        text: of a JSON document or a text; None: the message or passage has it.
-        conversation_seq, message_seq: of a message.
+        seq: its number in the graph, from 1.
+        ref: the id of the message or passage; a JSON document or a text has its own id here.
+        text: the JSON document or the text; None: the message or passage of `ref` has it.
+        conversation_seq, message_seq: the numbers of a message and of its conversation, among those of `agent_id`.
+        trust: what kind of source says it.
         extracted_at: when its facts were stored; None: it waits.
         tries: how often it could not be extracted.
     """
@@ -195,10 +198,12 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRule:
-    """What must not be remembered: facts for which all holds that is given: these words, an entity, a relation.
+    """Which facts must not be remembered: those that fulfil each condition that is given.
 
     Attributes:
-        entity: its number; `entity_name` is read with it.
+        text: words that the fact has.
+        entity: the number of an entity that it is about; `entity_name` is read with it.
+        relation: in SCREAMING_SNAKE_CASE.
     """
 
     __repr__ = short_repr("seq", "text", "entity_name", "relation")
@@ -218,6 +223,7 @@ class Community:
 
     Attributes:
         seq: the number of the entity that it began with.
+        size: how many entities it has.
         summary_due: whether its members or their facts changed since the summary was made.
     """
 
@@ -241,9 +247,10 @@ class FactFilter:
         ended_at: true no longer at this time.
         as_of: believed at this time; None: now.
         entities: the numbers of entities, one of which is subject or object.
-        types: of facts; `relations` likewise.
-        states: those of what is known unless said otherwise.
-        trust: None: any source.
+        relations, types: the fact has one of them; empty: any.
+        states: the fact has one of them; by default those of what is known.
+        trust: the kinds of sources whose facts count; None: all.
+        scope: names with values that the fact's scope has.
     """
 
     at: datetime | None = None
@@ -268,7 +275,7 @@ class GraphCounts:
         facts: those that are believed.
         waiting: turns, passages and texts that wait for extraction.
         dropped: what extraction left out: reason -> how often.
-        calls: model calls of extraction, with their `input_tokens` and `output_tokens`.
+        calls: model calls of extraction, which used `input_tokens` and `output_tokens` together.
     """
 
     facts: int = 0
@@ -286,7 +293,7 @@ EventKind = Literal["begin", "end"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactEvent:
-    """The time at which a fact began or ceased to be true."""
+    """The time at which a fact began (`begin`) or ceased (`end`) to be true."""
 
     at: datetime
     kind: EventKind
@@ -300,7 +307,7 @@ class FactEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEntry:
-    """One value of a slot. `fact` says it; None: the name of the user's entity."""
+    """One value of a slot, such as `work.title`. `fact` says it; None: it is the name of the user's entity."""
 
     slot: str
     value: str
@@ -314,7 +321,7 @@ class Profile:
     Attributes:
         user: None: nothing is known about a user yet.
         entries: in the order of the slots, within a slot the best rated and newest first.
-        tokens: of `text`.
+        tokens: the size of `text`.
         left_out: how many more entries did not fit the budget.
     """
 
@@ -343,8 +350,8 @@ class FactContext:
 
     Attributes:
         text: profile, facts and events under a heading each; facts and events end in a number, as [1].
-        tokens: of `text`.
-        facts, events: those that stand in the text.
+        tokens: the size of `text`.
+        facts, events: those that stand in the text, in its order.
         sources: a fact of the text -> the episodes that support it. Number n of the text is the n-th fact.
     """
 

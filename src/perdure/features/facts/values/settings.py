@@ -13,7 +13,7 @@ from perdure.features.facts.values.extraction import FactType, Schema
 from perdure.features.facts.values.facts import ENTITY_TYPES
 
 FACT_SETTINGS = "facts"
-"""The name of an agent's setting."""
+"""The name of this feature's field in the settings of an agent."""
 _NAME_CHARS = 200
 PROMPT_CHARS = 10_000
 
@@ -23,13 +23,15 @@ ExtractorName = Literal["default", "patterns", "model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """When facts fade out of recall and search: when their rating, halved with each half-life of their age, is small.
+    """When facts fade out of recall and search: when they are worth less than `min_score`.
+
+    A fact is worth its rating, 0 to 1, halved with each half-life of its age.
 
     Args:
-        on: whether that happens by itself, about once a day; otherwise `tidy` does it.
+        on: whether that happens by itself, about once a day; otherwise only `tidy` does it.
         half_life_days: the days in which a fact that nobody uses loses half of its worth.
-        min_score: below it a fact fades, 0 to 1.
-        min_age_days: no fact fades that is younger.
+        min_score: the worth, 0 to 1, below which a fact fades.
+        min_age_days: no younger fact fades.
     """
 
     on: bool = False
@@ -43,9 +45,9 @@ class AgentFacts:
     """The facts of one agent.
 
     Args:
-        capture: `ask` stores facts as proposals, which a person accepts.
+        capture: `off` extracts nothing; `ask` stores facts as proposals, which a person accepts.
         extractor: `patterns` needs no model; `default` is what the server is set to.
-        batch_turns, batch_tokens: extraction waits until so many turns, or tokens, are there.
+        batch_turns, batch_tokens: extraction waits until so many messages, or tokens of them, are there.
         recall: the most facts that automatic recall adds to a request.
         recall_messages: the newest messages whose entities recall looks up.
         use_untrusted: whether facts from tools, the web and files may stand in profiles and in recall.
@@ -98,7 +100,8 @@ T = TypeVar("T", AgentFacts, GraphSettings)
 
 
 def load_agent_facts(settings: Mapping[str, Any]) -> AgentFacts:
-    """Return the agent's setting, with defaults for missing fields. `true` and `false` are `on` and `off`."""
+    """Return how facts are extracted for an agent, from all its settings; a missing field has its default. The field
+    may also be `true` or `false`: capture and recall are on, or off, with the defaults."""
     value = settings.get(FACT_SETTINGS)
     if isinstance(value, bool):
         return AgentFacts(capture="on" if value else "off", recall=5 if value else 0)
@@ -110,13 +113,13 @@ def load_agent_facts(settings: Mapping[str, Any]) -> AgentFacts:
 
 
 def load_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
-    """Return the settings of a graph, with defaults for missing fields."""
+    """Return the settings of a graph, as stored, with defaults for missing fields."""
     slots = {slot: tuple(relations) for slot, relations in settings.get("slots", {}).items()}
     return GraphSettings(**{**settings, "slots": slots})
 
 
 def check_agent_facts(settings: Mapping[str, Any]) -> None:
-    """Check an agent's setting. Raises: InvalidInput, naming field and value."""
+    """Check the field `facts` in the settings of an agent. Raises: InvalidInput, naming field and value."""
     value = settings.get(FACT_SETTINGS)
     if value is None or isinstance(value, bool):
         return
@@ -155,7 +158,7 @@ def plain_graph_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
-    """Return the checked settings of a graph. Raises: InvalidInput, naming field and value."""
+    """Check settings of a graph, and return them with defaults. Raises: InvalidInput, naming field and value."""
     check_names("a graph", settings, GraphSettings)
     for name in ("paused", "reflect", "strict_slots"):
         if not isinstance(settings.get(name, False), bool):

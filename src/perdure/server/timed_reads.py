@@ -1,5 +1,5 @@
-"""Reads of the store for those who look while it is away. Others wait with it for 30 s: a probe can't, nor can whoever
-reads the metrics."""
+"""Reads of the store with a short time limit, for probes and for `/metrics`, which can't wait for a store that is away.
+Other requests wait up to 30 s for it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     return task.result()
 
 
-class PromptRead(Generic[T]):
-    """A read that is awaited for a while. While it takes longer, further callers wait for the same one, so that probes
-    never take up all threads."""
+class TimedRead(Generic[T]):
+    """A read that each caller waits for up to so many seconds. While one takes longer, further callers wait for the
+    same one, so that probes never take up all threads."""
 
     def __init__(self, seconds: float, read: Callable[[], Awaitable[T]]) -> None:
         self._seconds, self._read = seconds, read
