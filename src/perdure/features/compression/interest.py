@@ -138,7 +138,7 @@ def error_rows(cells: Sequence[str]) -> set[int]:
 def may_tell_error(text: str) -> bool:
     """Return whether a text may tell of an error; quick, to pass over whole columns."""
     lowered = text.lower()
-    return any(root in lowered for root in ERROR_ROOTS) or _CODE.search(text) is not None
+    return any(map(lowered.__contains__, ERROR_ROOTS)) or _CODE.search(text) is not None
 
 
 def tells_error(text: str) -> bool:

@@ -78,8 +78,9 @@ def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
         if len(rows) < TEMPLATE_LINES or "\0" not in skeleton or SLOT in skeleton:
             continue
         words = [_WORD.findall(lines[row]) for row in rows]
+        words_of = dict(zip(rows, words, strict=True))
         for picked in _by_constant_words(rows, words, least_rows):
-            template = _template(skeleton, picked, dict(zip(rows, words, strict=True)), saves=not least_rows)
+            template = _template(skeleton, picked, words_of, saves=not least_rows)
             if template is not None:
                 templates.append(template)
                 for row in template.rows:

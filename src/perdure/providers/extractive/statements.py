@@ -68,6 +68,8 @@ _PREPOSITIONS: Final = {
 _FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
     (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
+_OF_SPEAKER: Final = re.compile(r"\b(?:I|we|my|me)\b", re.IGNORECASE)
+"""Each English form has one of these words, each Chinese one has 我; most clauses have neither."""
 _OVER: Final = tuple(
     (re.compile(form.replace(" ", r"\s+") + r"[\s.!。！]*", re.IGNORECASE), relation)
     for form, relation in _TABLES["over"]
@@ -280,7 +282,10 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 def _plain_form(text: str) -> tuple[str, Mode]:
     """Return (a clause as `facts_in` reads it, whether what it says still is so)."""
+    tried = (_OF_SPEAKER.search(text) is not None, "我" in text)
     for form, plain, mode in _FORMS:
+        if not tried["我" in form.pattern]:
+            continue
         text, count = form.subn(plain, text, count=1)
         if count:
             return text, mode
