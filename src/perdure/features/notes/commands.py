@@ -12,7 +12,7 @@ from perdure.cli.commands.run import Limit, Yes, agent_option, argument, command
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.session.work import deleting, read_pairs, read_text
+    from perdure.cli.session.work import confirm, read_pairs, read_text
     from perdure.cli.views.json import fields as fields_of
     from perdure.cli.views.view import Output, local_time, new_table, plural, short_id, visible
     from perdure.core.errors import InvalidInput, NotFound
@@ -150,8 +150,15 @@ async def restore_note(view: Output, perdure: AsyncPerdure, note: NoteId, where:
 async def delete_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: NotePlace, yes: Yes = False) -> None:
     """Delete a note."""
     notes, found = await _find_note(perdure, note, where)
-    with deleting(view, f"note {visible(found.title)!r}", "`perdure undo` brings it back", yes=yes):
-        await notes.delete(found.id)
+    what = f"note {visible(found.title)!r}"
+    confirm(
+        view,
+        f"{what[0].upper()}{what[1:]} will be gone until it is undone. Delete?",
+        action=f"delete the {what}",
+        yes=yes,
+    )
+    correction = await notes.delete(found.id)
+    view.hint(f"Deleted {what}. `perdure undo {correction.agent_id} {correction.number}` brings it back.")
 
 
 @command("note review", none=NO_NOTES)
