@@ -4,68 +4,109 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from perdure.core.errors import NotFound, PerdureError
+from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
-from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.hook_files import CONTEXT_FILE, log
-from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+from perdure.features.connect.transcripts import Transcript
+from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.notes.folders import state_folder
 from perdure.features.notes.projects import ProjectMemory
+from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 CONTEXT_TOKENS = 1_500
-MESSAGE_CHARS = 20_000
-"""Of a longer message the beginning is stored."""
-_SESSION = re.compile(r"[\w.-]{1,100}")
-_ENGINE_TEXT = re.compile(r"\s*<(?:command-|local-command|system-reminder|user-prompt-submit-hook)")
-"""Messages of the user's role that the program wrote."""
+_SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What was stored of a session.
+
+    Args:
+        conversation: where its messages are.
+        position: up to which byte its transcript was read.
+    """
+
+    conversation: str
+    position: int = 0
 
 
 def work(arguments: Sequence[str]) -> int:
     """Do the work of a hook: `capture FOLDER SESSION TRANSCRIPT` or `renew FOLDER`. Return the exit code."""
-    kind, folder, *others = arguments
-    state = state_folder(folder)
-    state.mkdir(parents=True, exist_ok=True)
-    # One at a time for a project: a session that ends runs two hooks.
-    with (state / "hook.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
+    try:
+        kind, folder, *others = arguments
+        state = state_folder(folder)
+        state.mkdir(parents=True, exist_ok=True)
+        # One at a time for a project: a session that ends runs two hooks.
+        with (state / "hook.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             asyncio.run(_capture(Path(folder), *others) if kind == "capture" else _renew(Path(folder)))
-        except (PerdureError, OSError, ValueError) as error:
-            log(f"{kind} {folder}: {type(error).__name__}: {error}")
-            return 1
+    except Exception as error:  # nobody sees what a process of its own prints
+        log(f"{' '.join(arguments[:2])}: {type(error).__name__}: {error!s:.500}")
+        return 1
     return 0
 
 
 async def _capture(folder: Path, session: str, transcript: str) -> None:
-    """Store the messages of a session that are not stored yet, as a conversation of the project's agent."""
+    """Store the messages of a session that are not stored yet, as a conversation of the project's agent.
+
+    Raises: ValueError: the session's id, or the path of its transcript, can't be used; OSError: it can't be read.
+    """
     if _SESSION.fullmatch(session) is None:
         raise ValueError(f"session_id is {session!r:.80}")
-    place = state_folder(folder) / "sessions" / f"{session}.json"
-    messages = list(read_transcript(Path(transcript)))
+    found, folder_of_records = Transcript(Path(transcript)), state_folder(folder) / "sessions"
+    own = folder_of_records / f"{session}.json"
+    # A resumed session has another id, and its transcript may begin with all that was said before.
+    first = folder_of_records / f"first-{hashlib.sha256(found.first_id().encode()).hexdigest()[:24]}.json"
     async with await AsyncPerdure.open() as perdure:
         project = ProjectMemory(perdure, folder)
-        if messages:
+        record = _load_record(own)
+        start = record.position if record else 0
+        if next(found.messages(start), None) is not None:
             agent = await project.open("project")
-            conversation: ConversationId | None = None
-            try:
-                known = ConversationId(json.loads(place.read_text("utf-8"))["conversation"])
-                conversation = (await agent.find_conversation(known)).id
-            except (OSError, ValueError, KeyError, NotFound):
-                conversation = (await agent.new_conversation(summary=f"Claude Code session {session[:8]}")).id
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(json.dumps({"conversation": conversation}), "utf-8")
-            await agent.import_messages(messages, conversation=conversation)
+            known = await _find_conversation(agent, record or _load_record(first))
+            if known is None:
+                start = 0
+                known = (await agent.new_conversation(summary=f"Claude Code session {session[:8]}")).id
+            for path in (own, first):
+                _save_record(path, SessionRecord(known, start))
+            # A message that is there already is skipped.
+            await agent.import_messages(found.messages(start), conversation=known, checked=True)
+            _save_record(own, SessionRecord(known, found.position))
             await agent.facts.extract()
         await _write_context(perdure, project)
+
+
+async def _find_conversation(agent: AsyncAgent, record: SessionRecord | None) -> ConversationId | None:
+    """Return the conversation of a record; None: there is none any more."""
+    if record is None:
+        return None
+    try:
+        return (await agent.find_conversation(ConversationId(record.conversation))).id
+    except NotFound:
+        return None
+
+
+def _load_record(path: Path) -> SessionRecord | None:
+    try:
+        return SessionRecord(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _save_record(path: Path, record: SessionRecord) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(asdict(record)), "utf-8")
+    new.replace(path)
 
 
 async def _renew(folder: Path) -> None:
@@ -76,56 +117,10 @@ async def _renew(folder: Path) -> None:
 async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
     """Prepare what the next session begins with."""
     path = project.state / CONTEXT_FILE
-    if not await project.readers():
-        path.unlink(missing_ok=True)
-        return
-    text = await MemoryTools(perdure, project, MemoryOptions(read_only=True)).context(CONTEXT_TOKENS)
+    text = await MemoryReader(await project.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
     if not text:
         path.unlink(missing_ok=True)
         return
     new = path.with_suffix(f".{os.getpid()}")
     new.write_text(f"What Perdure remembers of this project and its user:\n\n{text}\n", "utf-8")
     new.replace(path)
-
-
-def read_transcript(path: Path) -> Iterator[ImportedMessage]:
-    """Yield what user and assistant said in a transcript of Claude Code, one JSON object a line.
-
-    Results of tools, thoughts, the program's own texts and side conversations are left out, and so is a line that is
-    cut off. Raises: OSError: the file can't be read.
-    """
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            message = _message_of(entry) if isinstance(entry, dict) else None
-            if message is not None:
-                yield message
-
-
-def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
-    """Return the message of an entry; None: it is none of user or assistant."""
-    role, message = entry.get("type"), entry.get("message")
-    if role not in ("user", "assistant") or not isinstance(message, dict):
-        return None
-    if entry.get("isMeta") or entry.get("isSidechain") or not isinstance(entry.get("uuid"), str):
-        return None
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
-        content = "\n".join(part for part in parts if isinstance(part, str))
-    if not isinstance(content, str) or not content.strip() or _ENGINE_TEXT.match(content):
-        return None
-    return ImportedMessage(
-        role=role, text=content.strip()[:MESSAGE_CHARS], occurred_at=_time(entry.get("timestamp")), id=entry["uuid"]
-    )
-
-
-def _time(value: Any) -> datetime:
-    try:
-        at = datetime.fromisoformat(value)
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except (TypeError, ValueError):
-        return datetime.now(UTC)

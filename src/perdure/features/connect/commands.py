@@ -18,17 +18,10 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, visible
     from perdure.core.errors import InvalidInput
     from perdure.features.connect.checks import check_starts
-    from perdure.features.connect.files import FileChange, check_writable, plan_changes, undo_changes, write_changes
+    from perdure.features.connect.files import FileChange, check_writable, plan_changes
     from perdure.features.connect.hooks import hook_entries
-    from perdure.features.connect.programs import (
-        ADDRESS,
-        ConfigEntry,
-        Program,
-        find_program,
-        kept_environment,
-        own_command,
-        plan_entries,
-    )
+    from perdure.features.connect.programs import ADDRESS, ConfigEntry, Program, find_program, plan_entries
+    from perdure.features.connect.undo import undo_changes, write_changes
     from perdure.features.notes.folders import find_project_folder
 
 
@@ -53,12 +46,12 @@ async def connect_program(
     if known.by_hand:
         view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))
         return
-    if undo:
-        for line in undo_changes(known.name):
-            view.print(visible(line))
-        view.hint(f"{known.title} has no memory of Perdure any more; what was remembered stays.")
-        return
     folder = None if project is None else find_project_folder(project)
+    if undo:
+        for line in undo_changes(known.name, folder):
+            view.print(visible(line))
+        view.hint("What was remembered stays; `perdure agent list` shows it.")
+        return
     entries = [
         *plan_entries(known, folder=folder, read_only=read_only),
         *([] if no_hooks or read_only else hook_entries(known, folder=folder)),
@@ -81,22 +74,27 @@ async def connect_program(
         write_changes(known.name, changes, entries)
     else:
         view.print(f"{known.title} is connected already.")
-    problem = await check_starts(
-        [*own_command(), "mcp", *(["--read-only"] if read_only else [])], kept_environment(), str(folder or Path.cwd())
-    )
+    problem = await _check_entry(entries[0], folder or Path.cwd())
     if problem:
         raise InvalidInput(f"it was written, but `perdure mcp` does not start: {problem}")
     view.print("`perdure mcp` starts and answers.")
     view.hint(f"{known.next} `perdure connect {known.name} --undo` takes it out again.")
 
 
+async def _check_entry(entry: ConfigEntry, folder: Path) -> str:
+    """Start the server as the program would for a project; return why it failed, empty if not."""
+    words = [entry.value["command"], *entry.value["args"]]
+    words = [word.replace("${workspaceFolder}", str(folder)) for word in words]
+    return await check_starts(words, entry.value.get("env", {}), str(folder))
+
+
 def _show_change(view: Output, change: FileChange) -> None:
     """Show what is written to a file as a diff."""
-    before = (change.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
-    after = change.after.decode("utf-8", "replace").splitlines(keepends=True)
-    diff = "".join(difflib.unified_diff(before, after, n=2))
+    before = (change.before or b"").decode("utf-8", "replace").splitlines()
+    after = change.after.decode("utf-8", "replace").splitlines()
+    diff = [*difflib.unified_diff(before, after, n=2, lineterm="")]
     what = "new file" if change.before is None else "changes"
-    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff.splitlines()[2:])))
+    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff[2:])))
 
 
 def _print_entries(view: Output, program: Program, entries: Sequence[ConfigEntry]) -> None:

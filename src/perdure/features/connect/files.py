@@ -1,25 +1,24 @@
-"""Change files of other programs, so that each can be taken back byte for byte."""
+"""Read and replace files of other programs: each byte is written or none, and what can't be written is left alone."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
+import fcntl
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.jsonc import append_item, remove_item, remove_member, set_member
+from perdure.features.connect.jsonc import append_item, set_member
 from perdure.features.connect.programs import ConfigEntry
-from perdure.features.connect.tomltext import remove_table, set_table
-from perdure.features.notes.folders import data_folder
+from perdure.features.connect.tomltext import set_table
 
-FILE_BYTES = 5_000_000
+FILE_BYTES = 50_000_000
+"""Claude Code keeps the history of all projects in the file that lists its servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +30,6 @@ class FileChange:
     after: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class UndoRecord:
-    """What is kept to take a change back.
-
-    Args:
-        path: of the file.
-        before: its bytes in base64; None: there was no file.
-        after: the digest of what was written.
-        entries: (format, names of the place, mark of an item there) of what was written.
-    """
-
-    path: str
-    before: str | None
-    after: str
-    entries: Sequence[tuple[str, Sequence[str], str]]
-
-
 def plan_changes(entries: Sequence[ConfigEntry]) -> Sequence[FileChange]:
     """Return what writing the entries does to each file.
 
@@ -55,8 +37,9 @@ def plan_changes(entries: Sequence[ConfigEntry]) -> Sequence[FileChange]:
     """
     changes: dict[Path, FileChange] = {}
     for entry in entries:
-        before = changes[entry.path].before if entry.path in changes else _read(entry.path)
-        text = _decode(entry.path, changes[entry.path].after if entry.path in changes else before or b"")
+        known = changes.get(entry.path)
+        before = known.before if known else read_file(entry.path)
+        text = decode(entry.path, known.after if known else before or b"")
         try:
             if entry.format == "toml":
                 text = set_table(text, entry.names, entry.value)
@@ -64,82 +47,53 @@ def plan_changes(entries: Sequence[ConfigEntry]) -> Sequence[FileChange]:
                 text = append_item(text, entry.names, entry.value, entry.mark)
             else:
                 text = set_member(text, entry.names, entry.value)
+            after = text.encode()
         except InvalidInput as error:
             raise InvalidInput(f"{entry.path} was left alone: {error}") from None
-        changes[entry.path] = FileChange(entry.path, before, text.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:
+            raise InvalidInput(f"{entry.path} was left alone: a path that belongs there is no UTF-8") from None
+        changes[entry.path] = FileChange(entry.path, before, after)
     return list(changes.values())
 
 
-def write_changes(program: str, changes: Sequence[FileChange], entries: Sequence[ConfigEntry]) -> None:
-    """Write the files, after what takes the changes back. Raises: InvalidInput: a file can't be written."""
-    known = {record.path: record for record in load_undo(program)}
-    for change in changes:
-        check_writable(change.path)
-        path = str(change.path)
-        before = None if change.before is None else base64.b64encode(change.before).decode()
-        if path in known and change.before is not None and known[path].after == _digest(change.before):
-            before = known[path].before  # connected again: the file before the first time counts
-        places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
-        known[path] = UndoRecord(path, before, _digest(change.after), places)
-    _save_undo(program, list(known.values()))
-    for change in changes:
-        _replace(change.path, change.after)
-
-
-def undo_changes(program: str) -> Sequence[str]:
-    """Take all changes for a program back; return what was done, a line each.
-
-    A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
-    Raises: InvalidInput: nothing was connected, or a file can't be changed.
-    """
-    records = load_undo(program)
-    if not records:
-        raise InvalidInput(f"{program} was not connected from here: there is nothing to take back")
-    lines = []
-    for record in records:
-        path = Path(record.path)
-        now = _read(path)
-        if now is None:
-            lines.append(f"{path} is gone already.")
-        elif _digest(now) == record.after:
-            if record.before is None:
-                path.unlink()
-                lines.append(f"{path} was removed: there was none before.")
-            else:
-                _replace(path, base64.b64decode(record.before))
-                lines.append(f"{path} is as it was.")
-        else:
-            _replace(path, _without_entries(path, now, record).encode("utf-8", "surrogateescape"))
-            lines.append(f"{path} was changed since: only Perdure's entries were taken out.")
-    _undo_file(program).unlink(missing_ok=True)
-    return lines
-
-
-def load_undo(program: str) -> Sequence[UndoRecord]:
-    """Return what takes the changes for a program back; empty: nothing was connected."""
-    try:
-        records = json.loads(_undo_file(program).read_text("utf-8"))
-        return [UndoRecord(**record) for record in records]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
-        raise InvalidInput(f"{_undo_file(program)} can't be read: {error}") from error
+def check_unchanged(change: FileChange) -> None:
+    """Raises: InvalidInput: the file is not as it was when the change was planned, or can't be written."""
+    check_writable(change.path)
+    if read_file(change.path) != change.before:
+        raise InvalidInput(
+            f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs to, and"
+            " run this again"
+        )
 
 
 def check_writable(path: Path) -> None:
     """Raises: InvalidInput: the file, or the folder for it, can't be written."""
-    target = path.resolve()
-    place = target
-    while not place.exists():
-        place = place.parent
-    if not os.access(place, os.W_OK) or not place.stat().st_mode & 0o222:
-        raise InvalidInput(f"{path} can't be written: it is read-only. `--print` shows what to add by hand")
+    target = real_path(path)
+    folder = target.parent
+    while not folder.exists():
+        folder = folder.parent
+    for place in [folder, *([target] if target.exists() else [])]:
+        # Root may write everywhere; who took the permission away did not want that.
+        if not os.access(place, os.W_OK) or not place.stat().st_mode & 0o222:
+            raise InvalidInput(f"{path} can't be written: {place} is read-only. `--print` shows what to add by hand")
 
 
-def _read(path: Path) -> bytes | None:
+def real_path(path: Path) -> Path:
+    """Return the file behind links, which may not exist yet. Raises: InvalidInput: the links go in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidInput(f"{path} was left alone: its links can't be followed ({error})") from None
+
+
+def read_file(path: Path) -> bytes | None:
     """Return the bytes of a file; None: there is none. Raises: InvalidInput."""
     try:
-        with path.open("rb") as file:
+        # A pipe or a device would never end; O_NONBLOCK lets it be opened to be looked at.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidInput(f"{path} was left alone: it is no file")
             data = file.read(FILE_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -150,16 +104,22 @@ def _read(path: Path) -> bytes | None:
     return data
 
 
-def _decode(path: Path, data: bytes) -> str:
+def decode(path: Path, data: bytes) -> str:
+    """Return the text of a file. Raises: InvalidInput: it is no UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} was left alone: it is no UTF-8") from error
+        raise InvalidInput(f"{path} was left alone: it is no UTF-8 (byte {error.start:,})") from error
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file at once or not at all: behind a link, and with its permissions. Raises: InvalidInput."""
-    target = path.resolve()
+def missing_folders(path: Path) -> Sequence[Path]:
+    """Return the folders that have to be made for a file, the innermost first."""
+    return [folder for folder in real_path(path).parents if not folder.exists()]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file at once or not at all: behind a link, and with its permissions and owner. Raises: InvalidInput."""
+    target = real_path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -169,6 +129,8 @@ def _replace(path: Path, data: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             if target.exists():
+                with suppress(PermissionError):
+                    os.chown(name, target.stat().st_uid, target.stat().st_gid)
                 shutil.copymode(target, name)
             Path(name).replace(target)
         except BaseException:
@@ -178,29 +140,14 @@ def _replace(path: Path, data: bytes) -> None:
         raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
 
 
-def _without_entries(path: Path, data: bytes, record: UndoRecord) -> str:
-    text = _decode(path, data)
-    for format, names, mark in record.entries:
-        try:
-            if format == "toml":
-                text = remove_table(text, names)
-            else:
-                text = remove_item(text, names, mark) if mark else remove_member(text, names)
-        except InvalidInput as error:
-            raise InvalidInput(
-                f"{path} was changed since, and can't be read: {error}. Take perdure out by hand"
-            ) from None
-    return text
-
-
-def _undo_file(program: str) -> Path:
-    return data_folder() / "connect" / f"{program}.json"
-
-
-def _save_undo(program: str, records: Sequence[UndoRecord]) -> None:
-    text: Any = json.dumps([asdict(record) for record in records])
-    _replace(_undo_file(program), text.encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in here for the same folder, which is made. Raises: InvalidInput."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise InvalidInput(f"{folder} can't be written: {error.strerror}") from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -7,6 +7,7 @@ of its own. It never stands in the way: a defect is a line in a log, and the exi
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from perdure.features.connect.hook_files import CONTEXT_FILE, log
 from perdure.features.notes.folders import find_project_folder, state_folder
 from perdure.features.notes.nudges import EditCounter
 
-INPUT_BYTES, CONTEXT_BYTES = 5_000_000, 40_000
+INPUT_BYTES, CONTEXT_BYTES = 50_000_000, 40_000
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,10 +31,13 @@ def run(arguments: Sequence[str]) -> int:
         return work(arguments[1:])
     try:
         payload = json.loads(sys.stdin.buffer.read(INPUT_BYTES) or b"{}")
-        folder = find_project_folder(payload.get("cwd") or ".")
+        if not isinstance(payload, dict):
+            raise ValueError("what came on stdin is no JSON object")
+        # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
+        folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
         events[name](folder, payload)
     except Exception as error:
-        log(f"{name}: {type(error).__name__}: {error}")
+        log(f"{name}: {type(error).__name__}: {error!s:.500}")
     return 0
 
 
@@ -45,7 +49,7 @@ def _start(folder: Path, payload: dict[str, Any]) -> None:
         text = ""
     if text.strip():
         output = {"hookEventName": "SessionStart", "additionalContext": text}
-        print(json.dumps({"hookSpecificOutput": output}))
+        print(json.dumps({"hookSpecificOutput": output}), flush=True)
     _work_later(["renew", str(folder)])
 
 

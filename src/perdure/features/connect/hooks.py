@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.features.connect.programs import ConfigEntry, Program, kept_environment, own_command
+from perdure.features.connect.programs import ConfigEntry, Program, claude_folder, kept_environment, own_command
 
 TIMEOUT_S = 10
 _EVENTS: Mapping[str, tuple[str, str]] = {
@@ -17,7 +17,6 @@ _EVENTS: Mapping[str, tuple[str, str]] = {
     "SessionEnd": ("session-end", ""),
 }
 """Event -> the argument of `perdure hook`, and the tools that it is about; empty: it is about none."""
-MARK = "perdure hook "
 
 
 def hook_entries(program: Program, *, folder: Path | None) -> Sequence[ConfigEntry]:
@@ -28,14 +27,22 @@ def hook_entries(program: Program, *, folder: Path | None) -> Sequence[ConfigEnt
     """
     if program.name != "claude-code":
         return ()
-    path = Path.home() / ".claude/settings.json" if folder is None else folder / ".claude/settings.json"
-    variables = [f"{name}={shlex.quote(value)}" for name, value in kept_environment().items()]
+    path = claude_folder() / "settings.json" if folder is None else folder / ".claude/settings.json"
+    environment = kept_environment(shared=folder is not None)
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     entries = []
     for event, (name, matcher) in _EVENTS.items():
-        words = " ".join([*variables, *map(shlex.quote, own_command()), "hook", name])
+        words = " ".join([*variables, *_quoted(own_command()), "hook", name])
         hook: dict[str, Any] = {"type": "command", "command": words, "timeout": TIMEOUT_S}
         group = {**({"matcher": matcher} if matcher else {}), "hooks": [hook]}
         entries.append(
             ConfigEntry(path=path, format="json", names=("hooks", event), value=group, mark=f"perdure hook {name}")
         )
     return entries
+
+
+def _quoted(command: Sequence[str]) -> Sequence[str]:
+    """Return a command's words for a shell; the last one ends in `perdure` also if it has to be quoted."""
+    *before, last = command
+    folder, slash, name = last.rpartition("/")
+    return [*map(shlex.quote, before), f"{shlex.quote(folder)}/{name}" if slash else shlex.quote(name)]

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.incoming.addresses import is_postgres
 
 ADDRESS = "http://127.0.0.1:8283"
-_KEPT = ("PERDURE_HOME", "PERDURE_STORE")
-"""Variables that the started command needs as they are now: an editor starts it without this shell's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,9 @@ class Program:
     """A program that can be connected.
 
     Args:
-        project: how its configuration names the folder of the project.
+        source: where the format of its configuration is documented.
+        project: how a project's own configuration names the folder of the project.
+        user_project: how the user's configuration does; empty: it can't.
         next: what a person does after it was connected.
         by_hand: what a person does where no file is written; empty: files are.
         config: its entries, as `programs.toml` has them.
@@ -52,7 +53,9 @@ class Program:
 
     name: str
     title: str
+    source: str
     project: str = "."
+    user_project: str = "."
     next: str = ""
     by_hand: str = ""
     config: Sequence[Mapping[str, Any]] = ()
@@ -80,22 +83,20 @@ def plan_entries(program: Program, *, folder: Path | None, read_only: bool = Fal
     Args:
         folder: of a project, whose own configuration is changed; None: the user's.
         read_only: whether the server only reads.
+    Raises: InvalidInput: a password would stand in a project's file.
     """
-    arguments = ["mcp", "--project", program.project, *(["--read-only"] if read_only else [])]
-    entries = []
-    for table in program.config:
-        if (name := table.get("user" if folder is None else "project")) is None:
-            continue
-        path = Path(name.replace("{config}", str(config_folder()))).expanduser()
-        entries.append(
-            ConfigEntry(
-                path=path if folder is None else folder / path,
-                format=table["format"],
-                names=tuple(table["entry"]),
-                value=_filled(table["value"], arguments),
-            )
+    project = program.user_project if folder is None else program.project
+    arguments = ["mcp", *(["--project", project] if project else []), *(["--read-only"] if read_only else [])]
+    return [
+        ConfigEntry(
+            path=_place(table["user"]) if folder is None else folder / table["project"],
+            format=table["format"],
+            names=tuple(table["entry"]),
+            value=_filled(table["value"], arguments, kept_environment(shared=folder is not None)),
         )
-    return entries
+        for table in program.config
+        if folder is None or "project" in table
+    ]
 
 
 def own_command() -> list[str]:
@@ -108,21 +109,49 @@ def own_command() -> list[str]:
     return [sys.executable, "-m", "perdure"]
 
 
-def kept_environment() -> dict[str, str]:
-    """Return the variables that say where the data is, if they are set."""
-    return {name: value for name in _KEPT if (value := os.environ.get(name, "").strip())}
+def kept_environment(*, shared: bool) -> dict[str, str]:
+    """Return the variables that say where the data is, if they are set.
+
+    Args:
+        shared: whether they are for a file that others may read.
+    Raises: InvalidInput: the address of the store has a password, and the file is shared.
+    """
+    kept = {}
+    if home := os.environ.get("PERDURE_HOME", "").strip():
+        kept["PERDURE_HOME"] = str(Path(home).expanduser().absolute())
+    if store := os.environ.get("PERDURE_STORE", "").strip():
+        kept["PERDURE_STORE"] = store if is_postgres(store) else str(Path(store).expanduser().absolute())
+        if shared and is_postgres(store) and "@" in store:
+            raise InvalidInput(
+                "PERDURE_STORE has a password, which would stand in a file of the project that others may read: connect"
+                " without --project"
+            )
+    return kept
 
 
-def config_folder() -> Path:
-    """Return the user's folder of settings of programs."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
+def claude_folder() -> Path:
+    """Return the folder of Claude Code's own files."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
+
+
+def _place(text: str) -> Path:
+    """Return the path of a user's file, with the folders of this machine."""
+    home = Path.home()
+    xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        xdg = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+    folders = {
+        "home": home,
+        "xdg": xdg,
+        "config": home / "Library" / "Application Support" if sys.platform == "darwin" else xdg,
+        "codex": Path(os.environ.get("CODEX_HOME") or home / ".codex").expanduser(),
+        # With the variable also the file that is in the user's home otherwise is in that folder.
+        "claude_home": claude_folder() if os.environ.get("CLAUDE_CONFIG_DIR") else home,
+    }
+    return Path(text.format(**folders))
 
 
-def _filled(value: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any]:
+def _filled(value: Mapping[str, Any], arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the value of an entry with the command, its arguments and what it needs of the environment."""
     command, *before = own_command()
     filled: dict[str, Any] = {}
@@ -133,6 +162,6 @@ def _filled(value: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, Any
             filled[name] = [*before, *(["acp"] if one == ["{acp}"] else arguments)]
         else:
             filled[name] = one
-    if environment := kept_environment():
-        filled["env"] = environment
+    if environment:
+        filled["env"] = dict(environment)
     return filled

@@ -36,10 +36,7 @@ async def serve_mcp(
         read_only=read_only, nudges=check_nudge_level(nudges), roots=[*map(Path, map(os.path.expanduser, root or ()))]
     )
     memory = MemoryTools(perdure, ProjectMemory(perdure, project, agent=agent), options)
-    from mcp.server.stdio import stdio_server
-
     from perdure.features.mcp_server.server import build_server
+    from perdure.features.mcp_server.stdio import serve_stdio
 
-    server = build_server(memory)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    await serve_stdio(build_server(memory), memory.wait_for_room)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +16,15 @@ from typing import Any
 from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.domain.tools.context_tools import LOOK_UP
+from perdure.features.mcp_server.lines import line_of
 
 OUTPUT_BYTES = 20_000_000
-OUTPUTS_MAX = 100
-"""With one more, the oldest goes."""
+OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
+"""The most stored texts of a project, and their size together: with more, the oldest go."""
+LEFTOVER_S = 3_600
+"""The file of a process that ended while it wrote is deleted after this time."""
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +47,21 @@ class Outputs:
 
     Args:
         folder: the project's state folder.
-        roots: files are read only inside these folders.
+        roots: files are read only inside these folders; the first is where relative paths begin.
+        reads_files: whether files may be read at all.
     """
 
-    def __init__(self, folder: Path, roots: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, roots: Sequence[Path], *, reads_files: bool = True) -> None:
         self._folder, self._roots = folder / "outputs", [root.resolve() for root in roots]
+        self._reads_files = reads_files
 
     def read_file(self, path: str) -> str:
         """Return the text of a file inside a root; bytes that are no UTF-8 are replaced.
 
         Raises: InvalidInput: outside the roots, no file, too large.
         """
+        if not self._reads_files:
+            raise InvalidInput("this server reads no files: give the text")
         base = self._roots[0] if self._roots else Path.cwd()
         try:
             found = (base / Path(path).expanduser()).resolve(strict=True)
@@ -76,28 +86,52 @@ class Outputs:
             raise InvalidInput(f"path {path!r:.200} can't be read ({error.strerror})") from error
 
     def store(self, text: str, title: str) -> StoredOutput:
-        """Store a text; return what it is. Raises: InvalidInput: it is empty or too large."""
+        """Store a text; return what it is. Raises: InvalidInput: it is empty or too large; ToolError: the disk."""
         data = text.encode("utf-8", "replace")
         if not text.strip():
             raise InvalidInput("the text is empty: there is nothing to index")
         if len(data) > OUTPUT_BYTES:
             raise InvalidInput(f"the text has {len(data):,} bytes, the limit is {OUTPUT_BYTES:,}: index parts of it")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        title = " ".join(title.split())[:TITLE_CHARS]
+        title = line_of(_CONTROL.sub(" ", title))[:TITLE_CHARS]
         head: dict[str, Any] = {"title": title, "chars": len(text), "lines": text.count("\n") + 1}
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-", delete=False) as file:
-            file.write(json.dumps(head).encode() + b"\n" + data)
-        number = max(self._numbers(), default=0) + 1
-        while True:
-            try:
-                os.link(file.name, self._folder / str(number))  # fails where another process took the number
-                break
-            except FileExistsError:
-                number += 1
-        Path(file.name).unlink()
-        for old in sorted(self._numbers())[:-OUTPUTS_MAX]:
-            (self._folder / str(old)).unlink(missing_ok=True)
+        try:
+            number = self._write(json.dumps(head).encode() + b"\n" + data)
+            self._delete_oldest()
+        except OSError as error:
+            why = f"the output can't be stored in {self._folder} ({error.strerror or error})"
+            raise ToolError(f"{why}. Nothing was stored.") from error
         return StoredOutput(number=number, **head)
+
+    def _write(self, data: bytes) -> int:
+        """Write a file under the next number, which comes into being whole; return the number."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            number = max(self._numbers(), default=0) + 1
+            while True:
+                try:
+                    os.link(name, self._folder / str(number))  # fails where another process took the number
+                    return number
+                except FileExistsError:
+                    number += 1
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _delete_oldest(self) -> None:
+        """Delete the oldest texts beyond the limits, and what processes left that ended while they wrote."""
+        room = OUTPUTS_BYTES
+        for place, number in enumerate(sorted(self._numbers(), reverse=True)):
+            file = self._folder / str(number)
+            room -= file.stat().st_size if file.exists() else 0
+            if place and (place >= OUTPUTS_MAX or room < 0):
+                file.unlink(missing_ok=True)
+        for file in self._folder.glob(".new-*"):
+            if file.exists() and time.time() - file.stat().st_mtime > LEFTOVER_S:
+                file.unlink(missing_ok=True)
 
     def list(self, limit: int) -> Sequence[StoredOutput]:
         """Return the stored texts, the newest first."""
@@ -113,7 +147,7 @@ class Outputs:
             return (self._folder / name).read_text("utf-8", "replace").partition("\n")[2]
         except FileNotFoundError:
             hint = "memory_list(kind='outputs') shows those that are kept"
-            raise NotFound("output", handle, hint=hint) from None
+            raise NotFound("output", f"{handle:.80}", hint=hint) from None
 
     def _numbers(self) -> Sequence[int]:
         if not self._folder.is_dir():

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from importlib import import_module
+
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from perdure.core.errors import PerdureError
-from perdure.server.wire.errors import error_answer
+from perdure.server.wire.errors import error_answer, refusal_answer
 from perdure.server.wire.http import Router, library_of, principal_of
 
 router = Router()
+_SDK = "mcp.server.streamable_http_manager"
 
 
 class McpEndpoint:
@@ -18,7 +23,12 @@ class McpEndpoint:
     global one. A key that may only read gets the tools that read. Files of this machine are out of reach."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The protocol's SDK takes half a second to import.
+        if scope["method"] != "POST":  # there is no session that could be listened to, or ended
+            await refusal_answer(405, "/mcp answers POST only", (b"allow", b"POST"))(scope, receive, send)
+            return
+        if _SDK not in sys.modules:
+            # The protocol's SDK takes half a second to import, in which other requests go on.
+            await asyncio.to_thread(import_module, _SDK)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
@@ -32,6 +42,7 @@ class McpEndpoint:
             options = MemoryOptions(
                 read_only=not principal_of(request).may("user"),
                 nudges=check_nudge_level(query.get("nudges") or "balanced"),
+                reads_files=False,
             )
         except PerdureError as error:
             await error_answer(error)(scope, receive, send)

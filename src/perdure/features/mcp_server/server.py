@@ -19,6 +19,8 @@ from perdure.features.mcp_server.specs import WRITING, instructions
 
 log = logging.getLogger(__name__)
 NAME = "perdure"
+# The SDK writes several lines at INFO for each request over HTTP.
+logging.getLogger("mcp").setLevel(logging.WARNING)
 
 
 def build_server(memory: MemoryTools) -> Server[Any]:
@@ -30,27 +32,23 @@ def build_server(memory: MemoryTools) -> Server[Any]:
     async def call_tool(context: Any, parameters: types.CallToolRequestParams) -> types.CallToolResult:
         try:
             text, is_error = await memory.call(parameters.name, parameters.arguments or {}), False
-        except PerdureError as error:
-            text, is_error = str(error), True
         except Exception as error:
-            log.exception("tool %s failed", parameters.name)
-            text, is_error = (
-                f"{parameters.name} failed inside Perdure ({type(error).__name__}); its log says more.",
-                True,
-            )
+            text, is_error = _reason(error, f"tool {parameters.name:.80}"), True
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 
     async def resources(context: Any, parameters: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(
-            resources=[types.Resource(**one, mime_type="text/markdown") for one in await list_resources(memory)]
-        )
+        try:
+            found = await list_resources(memory)
+        except Exception as error:
+            raise MCPError(types.INVALID_PARAMS, _reason(error, "resources/list")) from error
+        return types.ListResourcesResult(resources=[types.Resource(**one, mime_type="text/markdown") for one in found])
 
     async def read(context: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(parameters.uri)
         try:
             text = await read_resource(memory, uri)
-        except PerdureError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except Exception as error:
+            raise MCPError(types.INVALID_PARAMS, _reason(error, f"resource {uri:.80}")) from error
         contents = types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
         return types.ReadResourceResult(contents=[contents])
 
@@ -71,8 +69,8 @@ def build_server(memory: MemoryTools) -> Server[Any]:
     async def get_prompt(context: Any, parameters: types.GetPromptRequestParams) -> types.GetPromptResult:
         try:
             text = await render_prompt(memory, parameters.name, parameters.arguments or {})
-        except PerdureError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except Exception as error:
+            raise MCPError(types.INVALID_PARAMS, _reason(error, f"prompt {parameters.name:.80}")) from error
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(messages=[message])
 
@@ -87,6 +85,14 @@ def build_server(memory: MemoryTools) -> Server[Any]:
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
     )
+
+
+def _reason(error: Exception, what: str) -> str:
+    """Return what a client is told of an error; one that Perdure did not raise on purpose goes into the log."""
+    if isinstance(error, PerdureError):
+        return str(error)
+    log.error("%s failed", what, exc_info=error)
+    return f"{what} failed inside Perdure ({type(error).__name__}); its log says more."
 
 
 def _tools(memory: MemoryTools) -> list[types.Tool]:

@@ -50,6 +50,8 @@ def store_plan(
     _mark_extracted(tx, loaded, at=at)
     if loaded.line is not None:  # of a changed message they were counted before
         count_citations(tx, loaded.graph, loaded.messages)
+    if loaded.agent is None or (loaded.messages and not any(one.run_id for one in loaded.messages)):
+        plan = with_name_alone(loaded.batch, plan)  # no run has put the name into a block
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()
     graph = _graph_of(tx, loaded, ids=ids, at=at)
@@ -57,8 +59,6 @@ def store_plan(
         graph.id, calls=extraction.calls, input_tokens=extraction.input_tokens, output_tokens=extraction.output_tokens
     )
     plan = _within_policy(loaded, plan)
-    if loaded.agent is None:  # no block keeps the name
-        plan = with_name_alone(loaded.batch, plan)
     tx.of(Graphs).count_dropped(graph.id, plan.dropped)
     if not plan.facts:  # a name is no fact of an agent
         store_entities(tx, graph, [one for one in plan.entities if one.known and one.is_new_name], ids=ids, at=at)

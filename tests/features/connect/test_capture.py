@@ -1,0 +1,218 @@
+"""Sessions of Claude Code are stored once, without what is not said, and without credentials."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Perdure
+from perdure.features.connect import capture
+from perdure.features.connect.hook_files import CONTEXT_FILE
+from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
+from perdure.features.notes.folders import state_folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder, in the home of a user whose data folder is empty."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PERDURE_PROBE_LOCAL", "0")
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    folder = tmp_path / "my project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+def line(key: str, text: Any, role: str = "user", **more: Any) -> str:
+    """A line of a transcript, as Claude Code writes it."""
+    message = {"role": role, "content": text}
+    entry = {"type": role, "uuid": key, "timestamp": "2026-11-29T04:00:00.000Z", "message": message, **more}
+    return json.dumps(entry) + "\n"
+
+
+def transcript(project: Path, session: str, *lines: str) -> Path:
+    path = project.parent / ".claude" / "projects" / f"{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(lines)
+    return path
+
+
+def store(project: Path, session: str, path: Path) -> int:
+    return capture.work(["capture", str(project), session, str(path)])
+
+
+def conversations() -> Mapping[str, list[str]]:
+    """Summary of a conversation of the only agent -> its messages."""
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        return {
+            str(one.summary): [message.text for message in agent.messages(conversation=one.id)]
+            for one in agent.conversations()
+            if one.summary
+        }
+
+
+def facts() -> list[str]:
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        return [hit.fact.text for hit in agent.facts.list()]
+
+
+def log(project: Path) -> str:
+    path = project.parent / "data" / "hooks.log"
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_session_is_stored_as_it_grows(project: Path) -> None:
+    """Each message once, although every turn stores anew; the next session begins with its facts."""
+    path = transcript(
+        project, "s1", line("u1", "My name is Ada."), line("a1", [{"type": "text", "text": "Hi."}], "assistant")
+    )
+    assert store(project, "s1", path) == 0
+    assert facts() == ["The name of the user is Ada."]
+    transcript(project, "s1", line("u2", "I live in Turin."), line("u3", "half")[:40])
+    assert store(project, "s1", path) == store(project, "s1", path) == 0
+    assert conversations() == {"Claude Code session s1": ["My name is Ada.", "Hi.", "I live in Turin."]}
+    assert "Ada lives in Turin." in facts()
+    transcript(project, "s1", line("u3", "half")[40:])
+    store(project, "s1", path)
+
+    assert conversations()["Claude Code session s1"][-1] == "half"
+    assert "Turin" in (state_folder(project) / CONTEXT_FILE).read_text()
+
+
+def test_a_resumed_session_repeats_nothing(project: Path) -> None:
+    """Its transcript has another id, and begins with all that was said before; another session is another one."""
+    lines = [line("u1", "First."), line("u2", "Second.")]
+    store(project, "s1", transcript(project, "s1", *lines))
+    store(project, "s2", transcript(project, "s2", *lines, line("u3", "Third.")))
+    store(project, "s3", transcript(project, "s3", line("u9", "Other.")))
+
+    assert conversations() == {
+        "Claude Code session s1": ["First.", "Second.", "Third."],
+        "Claude Code session s3": ["Other."],
+    }
+
+
+def test_what_nobody_said_is_left_out(project: Path) -> None:
+    """Compaction, sub-agents, the program's own texts, results of tools, thoughts, and lines that are no entries."""
+    blocks = [
+        {"type": "thinking", "thinking": "no"},
+        {"type": "text", "text": "yes"},
+        {"type": "tool_use", "name": "x"},
+        3,
+    ]
+    path = transcript(
+        project,
+        "s1",
+        line("u1", "This session is being continued", isCompactSummary=True, isVisibleInTranscriptOnly=True),
+        line("u2", "of a sub-agent", isSidechain=True),
+        line("u3", "Caveat: The messages below were generated"),
+        line("u4", "<command-name>/clear</command-name>"),
+        line("u5", [{"type": "tool_result", "content": "no"}]),
+        line("u6", "API Error", "assistant", isApiErrorMessage=True),
+        json.dumps({"type": "summary", "summary": "no", "leafUuid": "u1"}) + "\n",
+        json.dumps({"type": "system", "subtype": "compact_boundary", "uuid": "u7"}) + "\n",
+        "null\n",
+        "no json\n",
+        "[" * 100_000 + "\n",
+        line("u" * 300, "no"),
+        line("u8", "x" * LINE_BYTES),
+        line("u9", ["text"]),
+        line("a1", blocks, "assistant"),
+        line("u10", "y" * (MESSAGE_CHARS + 5)),
+        line("u11", "lone \ud800"),
+    )
+    store(project, "s1", path)
+
+    assert conversations() == {"Claude Code session s1": ["yes", "y" * MESSAGE_CHARS, "lone ?"]}
+
+
+def test_credentials_are_not_stored(project: Path) -> None:
+    """As they are not in what an agent remembers itself."""
+    key = "sk-ant-api03-" + "aB3" * 20
+    store(project, "s1", transcript(project, "s1", line("u1", f"Use {key} for it.")))
+
+    assert key not in str(conversations())
+    assert key.encode() not in b"".join(
+        one.read_bytes() for one in (project.parent / "data").rglob("*") if one.is_file()
+    )
+
+
+@pytest.mark.parametrize("session", ["../../x", "", "a/b", "x" * 200, "é", "a\n"])
+def test_a_session_id_is_no_path(project: Path, session: str) -> None:
+    """It is refused, with a line in the log."""
+    assert store(project, session, transcript(project, "s1", line("u1", "First."))) == 1
+    assert "session_id is" in log(project)
+
+
+def test_only_transcripts_are_read(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing outside of the user's home, not through a link either; no device, no pipe, no folder, no other file."""
+    outside = tmp_path_factory.mktemp("outside") / "x.jsonl"
+    outside.write_text(line("u1", "Not mine."))
+    home = project.parent
+    (home / "link.jsonl").symlink_to(outside)
+    (home / "zero.jsonl").symlink_to("/dev/zero")
+    (home / "folder.jsonl").mkdir()
+    os.mkfifo(home / "pipe.jsonl")
+    (home / "secrets.txt").write_text(line("u1", "Not a transcript."))
+    names = ("link.jsonl", "zero.jsonl", "folder.jsonl", "pipe.jsonl", "secrets.txt", "missing.jsonl", "a\0b.jsonl")
+    assert [store(project, "s1", home / name) for name in names] == [1] * len(names)
+    assert store(project, "s1", outside) == 1
+
+    with Perdure() as perdure:
+        assert list(perdure.agents()) == []
+    assert len(log(project).splitlines()) == len(names) + 1
+
+
+def test_a_transcript_in_a_folder_of_claude_codes_own_is_read(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where CLAUDE_CONFIG_DIR says that its files are."""
+    folder = tmp_path_factory.mktemp("claude")
+    (folder / "x.jsonl").write_text(line("u1", "First."))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder))
+
+    assert store(project, "s1", folder / "x.jsonl") == 0
+
+
+def test_a_transcript_that_became_shorter_is_read_anew(project: Path) -> None:
+    path = transcript(project, "s1", line("u1", "First."), line("u2", "Second."))
+    store(project, "s1", path)
+    path.write_text(line("u3", "New."))
+    store(project, "s1", path)
+
+    assert conversations() == {"Claude Code session s1": ["First.", "Second.", "New."]}
+
+
+def test_a_conversation_that_was_deleted_is_made_anew(project: Path) -> None:
+    path = transcript(project, "s1", line("u1", "First."))
+    store(project, "s1", path)
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        (one,) = [one for one in agent.conversations() if one.summary]
+        agent.delete_conversation(one.id)
+    transcript(project, "s1", line("u2", "Second."))
+    store(project, "s1", path)
+
+    assert conversations() == {"Claude Code session s1": ["First.", "Second."]}
+
+
+def test_a_hundred_megabytes_are_read_line_by_line(project: Path) -> None:
+    """Without being held in memory; the messages in it are found."""
+    path = transcript(project, "s1", line("u1", "First."))
+    with path.open("a") as file:
+        for _ in range(100):
+            file.write(line("u0", [{"type": "tool_result", "content": "x" * 1_000_000}]))
+        file.write(line("u2", "Last."))
+    found = Transcript(path)
+    texts = [message.text for message in found.messages()]
+
+    assert (texts, found.position) == (["First.", "Last."], path.stat().st_size)
