@@ -142,11 +142,11 @@ async def test_an_agent_of_somebody_else_with_the_name_is_left_alone(perdure: As
     name = own.name
     await own.delete()
     foreign = [await perdure.create_agent(one) for one in (name, GLOBAL_NAME)]
-    made = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]  # type: ignore[arg-type]
+    made = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]
 
     assert not {one.id for one in made} & {one.id for one in foreign}
     assert [one.name for one in made] == [f"{name} 2", f"{GLOBAL_NAME} 2"]
-    again = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]  # type: ignore[arg-type]
+    again = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]
     assert [one.id for one in again] == [one.id for one in made]
 
 
