@@ -2,71 +2,34 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from functools import wraps
 from importlib.metadata import version
 from typing import Any, ParamSpec, TypeVar
 
 import acp
-from acp.schema import (
-    AgentCapabilities,
-    AllowedOutcome,
-    Implementation,
-    InitializeResponse,
-    ListSessionsResponse,
-    LoadSessionResponse,
-    NewSessionResponse,
-    PermissionOption,
-    PromptCapabilities,
-    PromptResponse,
-    SessionCapabilities,
-    SessionInfo,
-    SessionListCapabilities,
-    StopReason,
-)
+from acp import schema
 
-from perdure.core.errors import NotFound, PerdureError
-from perdure.core.events import Delta, MemoryEdited, RunEnded, StoredEvent
-from perdure.core.ids import ConversationId
-from perdure.core.messages import ToolDecision
-from perdure.core.runs import FAILED_REASONS
+from perdure.core.conversations import Conversation
+from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
+from perdure.core.ids import ConversationId, MessageId
 from perdure.features.acp.prompts import read_prompt
-from perdure.features.acp.updates import RunUpdates, permission_call, replay
+from perdure.features.acp.sessions import EditorSession, begin, list_infos, model_option, set_option, title_of
+from perdure.features.acp.slashes import NAMES, available_commands, run_slash
+from perdure.features.acp.transport import INTERNAL_ERROR
+from perdure.features.acp.turns import PromptTurn
+from perdure.features.acp.updates import SessionUpdates, memory_edit
 from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
 
-log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SESSIONS_LISTED, HISTORY_PAGE = 200, 500
-ALLOW, REJECT = "allow", "reject"
-OPTIONS = [
-    PermissionOption(option_id=ALLOW, name="Allow", kind="allow_once"),
-    PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"),
-]
-_STOP_REASONS: dict[str, StopReason] = {
-    "cancelled": "cancelled",
-    "max_steps": "max_turn_requests",
-    "max_tokens_exceeded": "max_tokens",
-    "requires_approval": "end_turn",
-}
-"""Why a run ended -> the protocol's word for it; any other end is `end_turn`."""
-
-
-@dataclass(slots=True)
-class EditorSession:
-    """A session of the editor.
-
-    Args:
-        cwd: the folder that the editor works in.
-        is_cancelled: whether the editor asked for the end of the prompt that is answered now.
-    """
-
-    conversation: ConversationId
-    cwd: str
-    is_cancelled: bool = False
+HISTORY_PAGE, VERSIONS_MAX = 500, 10_000
+RESOURCE_NOT_FOUND, INVALID_PARAMS = -32002, -32602
 
 
 def with_protocol_errors(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -77,148 +40,180 @@ def with_protocol_errors(method: Callable[P, Coroutine[Any, Any, T]]) -> Callabl
         try:
             return await method(*args, **kwargs)
         except NotFound as error:
-            raise acp.RequestError(-32002, str(error)) from error
-        except PerdureError as error:
-            raise acp.RequestError(-32602, str(error)) from error
+            raise acp.RequestError(RESOURCE_NOT_FOUND, str(error)) from error
+        except (InvalidInput, Conflict) as error:
+            raise acp.RequestError(INVALID_PARAMS, str(error)) from error
+        except (PerdureError, ConnectionError) as error:  # the second: the editor is gone, what it sent is stored
+            raise acp.RequestError(INTERNAL_ERROR, str(error)) from error
 
     return run
 
 
 class EditorAgent:
-    """One agent of Perdure as an editor sees it."""
+    """One agent of Perdure as an editor sees it.
 
-    def __init__(self, agent: AsyncAgent) -> None:
-        self._agent = agent
+    Args:
+        note: shows a text to whoever looks for what is wrong; editors keep what is written to stderr.
+    """
+
+    def __init__(self, perdure: AsyncPerdure, agent: AsyncAgent, note: Callable[[str], None]) -> None:
+        self._perdure, self._agent, self._note = perdure, agent, note
         self._sessions: dict[str, EditorSession] = {}
+        self._sending: set[asyncio.Future[None]] = set()
         self._client: Any = None
 
     def on_connect(self, conn: Any) -> None:
         """Keep the connection: updates and questions go there."""
         self._client = conn
 
-    async def initialize(self, protocol_version: int, **others: Any) -> InitializeResponse:
+    async def initialize(self, protocol_version: int, **others: Any) -> schema.InitializeResponse:
         """Say what is spoken here: the newest version that both know."""
-        return InitializeResponse(
+        capabilities = {"loadSession": True, "promptCapabilities": {"image": True, "embeddedContext": True}}
+        capabilities["sessionCapabilities"] = {"list": {}, "fork": {}, "resume": {}, "close": {}}
+        return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
-            agent_info=Implementation(name="perdure", title=f"Perdure: {self._agent.name}", version=version("perdure")),
-            agent_capabilities=AgentCapabilities(
-                load_session=True,
-                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
+            agent_info=schema.Implementation(
+                name="perdure", title=f"Perdure: {self._agent.name}", version=version("perdure")
             ),
+            agent_capabilities=schema.AgentCapabilities.model_validate(capabilities),
         )
 
-    async def authenticate(self, method_id: str, **others: Any) -> None:
-        """Nobody has to: the editor starts this program as its user."""
-
     @with_protocol_errors
-    async def new_session(self, cwd: str, **others: Any) -> NewSessionResponse:
+    async def new_session(self, cwd: str, mcp_servers: Any = None, **others: Any) -> schema.NewSessionResponse:
         """Begin a conversation."""
-        conversation = await self._agent.new_conversation()
-        self._sessions[conversation.id] = EditorSession(conversation.id, cwd)
-        return NewSessionResponse(session_id=conversation.id)
+        session = self._open(await begin(self._agent, cwd), mcp_servers)
+        return schema.NewSessionResponse(session_id=session.id, config_options=self._options(session))
 
     @with_protocol_errors
-    async def load_session(self, cwd: str, session_id: str, **others: Any) -> LoadSessionResponse:
+    async def load_session(self, session_id: str, **others: Any) -> schema.LoadSessionResponse:
         """Show a conversation again, from its beginning. Raises: RequestError: there is none of this id."""
         conversation = await self._agent.find_conversation(ConversationId(session_id))
-        self._sessions[session_id] = EditorSession(conversation.id, cwd)
-        after = -1
-        while page := await self._agent.messages(
-            conversation=conversation.id, limit=HISTORY_PAGE, after_seq=after, newest_first=False
-        ):
-            for message in page:
-                for update in replay(message):
-                    await self._client.session_update(session_id=session_id, update=update)
-            after = page[-1].seq
-        return LoadSessionResponse()
+        async for update in self._history(conversation):
+            await self._client.session_update(session_id=session_id, update=update)
+        return schema.LoadSessionResponse(config_options=await self._resume(session_id, **others))
 
     @with_protocol_errors
-    async def list_sessions(self, cwd: str | None = None, **others: Any) -> ListSessionsResponse:
-        """List the conversations, the newest first."""
-        found = (await self._agent.conversations(limit=SESSIONS_LISTED))[::-1]
-        return ListSessionsResponse(
-            sessions=[SessionInfo(session_id=one.id, cwd=cwd or "/", title=one.summary) for one in found]
-        )
+    async def resume_session(self, session_id: str, **others: Any) -> schema.ResumeSessionResponse:
+        """Go on with a conversation without showing it again. Raises: RequestError: there is none of this id."""
+        return schema.ResumeSessionResponse(config_options=await self._resume(session_id, **others))
 
     @with_protocol_errors
-    async def prompt(self, session_id: str, prompt: list[Any], **others: Any) -> PromptResponse:
-        """Answer a message. While the answer comes, the editor is shown its pieces, calls and changes of memory, and
-        asked about calls that need a person."""
+    async def fork_session(
+        self, cwd: str, session_id: str, mcp_servers: Any = None, **others: Any
+    ) -> schema.ForkSessionResponse:
+        """Begin a conversation with a copy of what another one has in view."""
+        source = await self._agent.find_conversation(ConversationId(session_id))
+        session = self._open(await begin(self._agent, cwd, copy_of=source), mcp_servers)
+        return schema.ForkSessionResponse(session_id=session.id, config_options=self._options(session))
+
+    async def close_session(self, session_id: str, **others: Any) -> schema.CloseSessionResponse:
+        """Stop what a session does; its conversation stays, and can be loaded."""
+        await self.cancel(session_id)
+        self._sessions.pop(session_id, None)
+        return schema.CloseSessionResponse()
+
+    @with_protocol_errors
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **others: Any
+    ) -> schema.ListSessionsResponse:
+        """List the conversations, a page at a time; with `cwd` those that were begun in this folder."""
+        infos, next_cursor = await list_infos(self._agent, cwd, cursor)
+        return schema.ListSessionsResponse(sessions=infos, next_cursor=next_cursor)
+
+    @with_protocol_errors
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **others: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        """Change the model of a session."""
         session = self._session(session_id)
-        session.is_cancelled = False
+        await set_option(self._agent, session, config_id, value)
+        return schema.SetSessionConfigOptionResponse(config_options=self._options(session))
+
+    @with_protocol_errors
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **others: Any) -> schema.PromptResponse:
+        """Answer a message, after those that the session got before it."""
+        session = self._session(session_id)
         text, images = read_prompt(prompt)
-        updates = RunUpdates({block.label: block.value for block in await self._agent.blocks.list()})
-        ended = await self._show(
-            session, updates, self._agent.stream(text, conversation=session.conversation, images=images)
-        )
-        while ended is not None and ended.stop_reason == "requires_approval" and not session.is_cancelled:
-            decisions = await self._ask(session)
-            if not decisions:
-                break
-            ended = await self._show(
-                session, updates, self._agent.stream_answer(decisions, conversation=session.conversation)
-            )
-        if session.is_cancelled:
-            return PromptResponse(stop_reason="cancelled")
-        if ended is not None and ended.stop_reason in FAILED_REASONS and ended.stop_reason not in _STOP_REASONS:
-            why = ended.failure.message if ended.failure is not None else ended.stop_reason
-            raise acp.RequestError(-32603, f"the run failed: {why}")
-        return PromptResponse(stop_reason=_STOP_REASONS.get(ended.stop_reason if ended else "", "end_turn"))
+        turn = PromptTurn(self._agent, session.id, self._client)
+        session.turns.append(turn)
+        try:
+            async with session.answering:
+                if turn.is_cancelled:  # while it waited; it was not sent
+                    return schema.PromptResponse(stop_reason="cancelled")
+                if text.partition(" ")[0] in NAMES:
+                    shown = await run_slash(self._perdure, self._agent, session.id, text)
+                    await turn.update(acp.update_agent_message_text(shown))
+                    return schema.PromptResponse(stop_reason="end_turn")
+                response = await turn.answer(text, images)
+                await self._show_state(session, turn, text)
+                return response
+        finally:
+            session.turns.remove(turn)
 
     async def cancel(self, session_id: str, **others: Any) -> None:
-        """Stop the answer of a session; the prompt then ends with `cancelled`."""
+        """Stop the answers of a session; its prompts then end with `cancelled`."""
         session = self._sessions.get(session_id)
-        if session is None:
-            return
-        session.is_cancelled = True
-        try:
-            await self._agent.cancel_all(conversation=session.conversation)
-        except PerdureError:
-            log.exception("session %s could not be cancelled", session_id)
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Refuse what is no method of the protocol."""
-        raise acp.RequestError.method_not_found(method)
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """Leave out what is no notification of the protocol."""
+        for turn in list(session.turns) if session is not None else ():
+            try:
+                await turn.cancel()
+            except PerdureError as error:
+                self._note(f"session {session_id} could not be cancelled: {error}")
 
     def _session(self, session_id: str) -> EditorSession:
-        """The session of this id. Raises: RequestError: none was begun or loaded."""
+        """The session of this id. Raises: NotFound: it is not open."""
         if (session := self._sessions.get(session_id)) is None:
-            raise acp.RequestError(-32002, f"there is no session {session_id!r:.80}: begin or load one first")
+            raise NotFound("open session", f"{session_id:.80}", hint="begin or load one first")
         return session
 
-    async def _show(
-        self, session: EditorSession, updates: RunUpdates, events: AsyncIterator[StoredEvent | Delta]
-    ) -> RunEnded | None:
-        """Send the updates of a run, and return its end."""
-        ended: RunEnded | None = None
-        async for sent in events:
-            for update in updates.of(sent):
-                await self._client.session_update(session_id=session.conversation, update=update)
-            if isinstance(sent, StoredEvent) and isinstance(sent.event, MemoryEdited):
-                block = await self._agent.blocks.get(sent.event.label)
-                update = updates.changed(sent.event, block.value)
-                await self._client.session_update(session_id=session.conversation, update=update)
-            if isinstance(sent, StoredEvent) and isinstance(sent.event, RunEnded):
-                ended = sent.event
-        return ended
+    def _open(self, conversation: Conversation, mcp_servers: Any) -> EditorSession:
+        """Open a session of a conversation, and send the commands that it takes after the answer."""
+        if mcp_servers:
+            names = ", ".join(server.name for server in mcp_servers)
+            self._note(f"the editor's MCP servers are not connected ({names}): `perdure mcp add` gives an agent one")
+        session = self._sessions.setdefault(conversation.id, EditorSession(conversation))
+        session.conversation = conversation
+        sending = asyncio.ensure_future(self._show_commands(session))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        return session
 
-    async def _ask(self, session: EditorSession) -> list[ToolDecision]:
-        """Ask the person in the editor about each call that waits for one; the answers. None where they cancelled."""
-        decisions = list[ToolDecision]()
-        for pending in await self._agent.pending(conversation=session.conversation):
-            if pending.call.awaits != "approval":
-                continue
-            answer = await self._client.request_permission(
-                session_id=session.conversation, tool_call=permission_call(pending), options=OPTIONS
-            )
-            if not isinstance(answer.outcome, AllowedOutcome):
-                await self.cancel(session.conversation)
-                return []
-            is_allowed = answer.outcome.option_id == ALLOW
-            reason = None if is_allowed else "the user rejected it in the editor"
-            decisions.append(ToolDecision(pending.call_id, is_allowed, reason))
-        return decisions
+    async def _resume(self, session_id: str, mcp_servers: Any = None, **others: Any) -> list[Any]:
+        """Open a session again, and return its options. Raises: NotFound."""
+        conversation = await self._agent.find_conversation(ConversationId(session_id))
+        return self._options(self._open(conversation, mcp_servers))
+
+    def _options(self, session: EditorSession) -> list[Any]:
+        return [model_option(self._perdure, self._agent, session)]
+
+    async def _show_commands(self, session: EditorSession) -> None:
+        update = schema.AvailableCommandsUpdate(
+            session_update="available_commands_update", available_commands=[*available_commands()]
+        )
+        with contextlib.suppress(ConnectionError):
+            await self._client.session_update(session_id=session.id, update=update)
+
+    async def _history(self, conversation: Conversation) -> AsyncIterator[Any]:
+        """Yield the updates that show a conversation, each message with the changes of memory that came of it."""
+        edits: dict[MessageId | None, list[Any]] = {}
+        for block in await self._agent.blocks.list():
+            for one in reversed(await self._agent.blocks.history(block.label, limit=VERSIONS_MAX)):
+                if one.author.kind == "agent" and one.diff:
+                    edit = memory_edit(one.block_id, one.label, one.version, one.diff)
+                    edits.setdefault(one.author.message_id, []).append(edit)
+        updates, after = SessionUpdates(), -1
+        while page := await self._agent.messages(conversation=conversation.id, limit=HISTORY_PAGE, after_seq=after):
+            for message in page:
+                for update in (*updates.of_message(message), *edits.get(message.id, ())):
+                    yield update
+            after = page[-1].seq
+
+    async def _show_state(self, session: EditorSession, turn: PromptTurn, text: str) -> None:
+        """Send how full the window is after a prompt; a conversation without a title gets one."""
+        overview = await self._agent.context(conversation=session.id)
+        used, size = overview.used_tokens, overview.window_tokens
+        await turn.update(schema.UsageUpdate(session_update="usage_update", used=used, size=size))
+        title = session.conversation.summary or title_of(text)
+        if title != session.conversation.summary:
+            session.conversation = await self._agent.update_conversation(session.id, summary=title)
+        now = datetime.now(UTC).isoformat()
+        await turn.update(schema.SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now))

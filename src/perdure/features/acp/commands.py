@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from perdure.cli.commands.run import agent_option, command, for_work
 
 if for_work(__name__):
+    import sys
+
     from perdure.cli.session.agent_choice import open_agent
+    from perdure.cli.views.terminal import standard_streams
+    from perdure.cli.views.text import TextView
     from perdure.cli.views.view import Output
     from perdure.core.errors import InvalidInput
     from perdure.library.perdure import AsyncPerdure
@@ -21,13 +25,21 @@ async def serve_acp(
 ) -> None:
     """Serve an agent to an editor, such as Zed.
 
-    It speaks the Agent Client Protocol over stdio; the editor starts it by itself.
+    It speaks the Agent Client Protocol over stdio; the editor starts it by itself. `perdure connect zed` enters it
+    there.
     """
     try:
         import acp
     except ImportError as error:
         raise InvalidInput("the package agent-client-protocol is missing: pip install 'perdure[acp]'") from error
     from perdure.features.acp.agent import EditorAgent
+    from perdure.features.acp.transport import open_stdio
 
-    chosen = await open_agent(perdure, name=agent, new=False, model=None, view=view)
-    await acp.run_agent(EditorAgent(chosen.agent))  # type: ignore[arg-type]  # it leaves optional methods out
+    if sys.stdin is not None and sys.stdin.isatty():
+        view.hint("an editor starts this command and speaks to it: `perdure connect zed` enters it in Zed")
+    connection = await open_stdio()  # stdout is the protocol's: what is printed from here on goes to stderr
+    err = standard_streams()[1]
+    notes = TextView(err, err, interactive=False)
+    chosen = await open_agent(perdure, name=agent, new=False, model=None, view=notes)
+    served: Any = EditorAgent(perdure, chosen.agent, notes.note)
+    await acp.run_agent(served, connection, use_unstable_protocol=True)  # which resume, fork and close are part of

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Any
 
-from acp.schema import (
-    EmbeddedResourceContentBlock,
-    ImageContentBlock,
-    ResourceContentBlock,
-    TextContentBlock,
-    TextResourceContents,
-)
+from acp import schema
 
 from perdure.core.errors import InvalidInput
 
@@ -27,20 +20,18 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
     texts, images = list[str](), list[bytes]()
     for block in blocks:
         match block:
-            case TextContentBlock(text=text):
+            case schema.TextContentBlock(text=text):
                 texts.append(text)
-            case ImageContentBlock(data=data):
+            case schema.ImageContentBlock(data=data):
                 try:
                     images.append(base64.b64decode(data, validate=True))
-                except (binascii.Error, ValueError) as error:
+                except ValueError as error:
                     raise InvalidInput("an image of the prompt is no base64") from error
-            case ResourceContentBlock(name=name, uri=uri):
+            case schema.ResourceContentBlock(name=name, uri=uri):
                 texts.append(f"[{name}]({uri})")
-            case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=text)):
                 texts.append(f"Contents of {uri}:\n\n{text}")
             case _:
-                kind = getattr(block, "type", type(block).__name__)
-                raise InvalidInput(
-                    f"a prompt can't have a block of the type {kind!r}: send text, images or files as text"
-                )
+                kind = "a file that is no text" if block.type == "resource" else block.type
+                raise InvalidInput(f"a prompt can't have {kind}: send text, images or files as text")
     return "\n\n".join(text for text in texts if text), images

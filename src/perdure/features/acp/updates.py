@@ -1,140 +1,157 @@
-"""What an editor is told of a run: pieces of the answer, tool calls with their results, changes of memory as diffs."""
+"""What an editor is shown of a session: pieces of the answer, tool calls with their results, changes of memory."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import acp
-from acp.schema import ToolCallUpdate, ToolKind
+from acp import schema
 
-from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent
-from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult, text_of
+from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
+from perdure.core.ids import BlockId, MessageId
+from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.text.line_diff import diff_lines
 from perdure.core.tools.answers import PendingCall
 
 Update = Any
 """One of the protocol's updates of a session."""
 
-_KINDS: Mapping[str, ToolKind] = {
-    "fetch": "fetch",
-    "search": "search",
-    "run": "execute",
-    "open": "read",
-    "read": "read",
+_WORDS: Mapping[schema.ToolKind, str] = {
+    "fetch": "fetch browse download",
+    "search": "search find grep query recall",
+    "execute": "run execute shell bash command code",
+    "read": "read open get list show view expand",
+    "edit": "insert append replace rethink write edit update remember create apply",
+    "delete": "delete remove forget",
 }
-"""What a word in a tool's name says about its kind."""
-_EDITS = ("memory", "insert", "append", "replace", "archival_memory_insert", "rethink")
+"""Kind of tool -> words of names of such tools."""
+_KINDS: Mapping[str, schema.ToolKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+_PATHS = ("path", "file_path", "file", "filename")
+"""Arguments that may name a file."""
 
 
-class RunUpdates:
-    """Turns the events of a run into updates, in order. A text that was streamed is not sent again when it is stored.
+class SessionUpdates:
+    """Turns messages and the events of runs into updates, in order.
 
-    Args:
-        values: label of a block -> its value before the run, so that a change is shown with both texts.
+    A text that was streamed is not sent again when it is stored. The ids of calls are unique within a run only, so an
+    editor gets them with the id of their message.
     """
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
-        self._streamed: set[tuple[str, str]] = set()  # (message, kind) of pieces that were sent
+    def __init__(self) -> None:
+        self._streamed: dict[tuple[MessageId, str], str] = {}  # (message, kind) -> what was sent of it
+        self._open: dict[str, str] = {}  # call without a result -> its id for the editor
 
     def of(self, sent: StoredEvent | Delta) -> Iterator[Update]:
-        """Yield the updates of an event."""
-        if isinstance(sent, Delta):
-            yield from self._of_delta(sent)
-        elif isinstance(sent.event, MessageAdded) and sent.event.message is not None:
-            yield from self._of_message(sent.event.message)
+        """Yield the updates of an event of a run."""
+        match sent if isinstance(sent, Delta) else sent.event:
+            case Delta(kind="text" | "reasoning") as delta:
+                yield from self._piece(delta)
+            case DeltaStreamed(delta=Delta(kind="text" | "reasoning") as delta):
+                yield from self._piece(delta)
+            case MessageAdded(message=Message() as message) if message.role != "user":
+                yield from self.of_message(message)
+            case ToolStarted(call_id=call_id) if call_id in self._open:
+                yield acp.update_tool_call(self._open[call_id], status="in_progress")
+            case MemoryEdited() as edit:
+                yield memory_edit(edit.block_id, edit.label, edit.version, edit.diff)
 
-    def changed(self, edit: MemoryEdited, value: str) -> Update:
-        """Return the update of a block that changed to a value, as a diff of a file of its name."""
-        before, self._values[edit.label] = self._values.get(edit.label, ""), value
-        path = f"memory/{edit.label}.md"
+    def of_message(self, message: Message) -> Iterator[Update]:
+        """Yield the updates that show a message."""
+        if message.kind != "message":
+            return
+        say = acp.update_user_message if message.role == "user" else acp.update_agent_message
+        for part in message.parts:
+            match part:
+                case Text(text=text):
+                    yield from _chunk(say, self._rest(message.id, "text", text), message.id)
+                case Reasoning(text=text):
+                    yield from _chunk(acp.update_agent_thought, self._rest(message.id, "reasoning", text), message.id)
+                case Image() as image:
+                    yield say(acp.image_block(image.data, image.media_type))
+                case ToolCall() if part.speech:
+                    yield from _chunk(say, part.speech, message.id)
+                case ToolCall():
+                    yield self._start(part, message.id)
+                case ToolResult(call_id=call_id) if call_id in self._open:  # else its call was shown as a text
+                    yield _result(self._open.pop(call_id), part)
+                case _:
+                    pass
+
+    def permission(self, pending: PendingCall) -> schema.ToolCallUpdate:
+        """Return what an editor shows of a call that waits for a person, with the reason why it asks."""
+        start = self._start(pending.call, pending.message_id)
+        title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
+        return schema.ToolCallUpdate(**start.model_dump(exclude={"session_update", "title"}), title=title)
+
+    def close(self) -> Iterator[Update]:
+        """Yield the ends of calls that get no result any more, as their run was cancelled or failed."""
+        for shown_id in self._open.values():
+            yield acp.update_tool_call(shown_id, status="failed")
+        self._open.clear()
+
+    def _piece(self, delta: Delta) -> Iterator[Update]:
+        key = delta.message_id, delta.kind
+        self._streamed[key] = self._streamed.get(key, "") + delta.text
+        say = acp.update_agent_message if delta.kind == "text" else acp.update_agent_thought
+        yield from _chunk(say, delta.text, delta.message_id)
+
+    def _rest(self, message_id: MessageId, kind: str, text: str) -> str:
+        """What was not streamed of a text."""
+        streamed = self._streamed.get((message_id, kind), "")
+        return text[len(streamed) :] if text.startswith(streamed) else ""
+
+    def _start(self, call: ToolCall, message_id: MessageId) -> Update:
+        self._open[call.call_id] = shown_id = f"{message_id}/{call.call_id}"
+        arguments = _arguments(call)
+        paths = [arguments.get(name) for name in _PATHS]
         return acp.start_tool_call(
-            f"memory-{edit.block_id}-{edit.version}",
-            f"Memory changed: {edit.label}",
-            kind="edit",
-            status="completed",
-            content=[acp.tool_diff_content(path, value, before)],
+            shown_id,
+            call.name,
+            kind=next((_KINDS[word] for word in re.split("[^a-z]+", call.name.lower()) if word in _KINDS), "other"),
+            status="pending",
+            raw_input=arguments,
+            locations=[
+                schema.ToolCallLocation(path=one)
+                for one in paths
+                if isinstance(one, str) and PurePath(one).is_absolute()
+            ],
         )
 
-    def _of_delta(self, delta: Delta) -> Iterator[Update]:
-        if delta.kind == "text":
-            self._streamed.add((delta.message_id, "text"))
-            yield acp.update_agent_message_text(delta.text)
-        elif delta.kind == "reasoning":
-            self._streamed.add((delta.message_id, "reasoning"))
-            yield acp.update_agent_thought_text(delta.text)
 
-    def _of_message(self, message: Message) -> Iterator[Update]:
-        if message.role == "user":
-            return
-        for part in message.parts:
-            kind = "reasoning" if isinstance(part, Reasoning) else "text"
-            if isinstance(part, Text | Reasoning) and (message.id, kind) in self._streamed:
-                continue
-            yield from _of_part(part)
+def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Update:
+    """Return the update of a block that changed, as a diff of a file that is named after it.
+
+    Args:
+        diff: unified, without file headers; the editor gets the lines that it has.
+    """
+    lines = [(mark, mark if mark == "…" else text) for mark, text in diff_lines(diff)]
+    old, new = ("\n".join(text for mark, text in lines if mark in marks) for marks in ("- …", "+ …"))
+    content = [acp.tool_diff_content(f"/memory/{label}.md", new, old)]
+    shown_id, title = f"memory-{block_id}-{version}", f"Memory changed: {label}"
+    return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=content)
 
 
-def replay(message: Message) -> Iterator[Update]:
-    """Yield the updates that show a message of the history."""
-    if message.kind != "message":
-        return
-    if message.role == "user":
-        if text := text_of(message.parts):
-            yield acp.update_user_message_text(text)
-        return
-    for part in message.parts:
-        yield from _of_part(part)
+def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Update]:
+    if text:
+        chunk = say(acp.text_block(text))
+        chunk.message_id = message_id
+        yield chunk
 
 
-def _of_part(part: object) -> Iterator[Update]:
-    """Yield the updates of a part of a model's message, or of the results of its calls."""
-    match part:
-        case Text(text=text) if text:
-            yield acp.update_agent_message_text(text)
-        case Reasoning(text=text) if text:
-            yield acp.update_agent_thought_text(text)
-        case ToolCall() if part.speech:
-            yield acp.update_agent_message_text(part.speech)
-        case ToolCall():
-            yield acp.start_tool_call(
-                part.call_id, part.name, kind=_kind_of(part.name), status="pending", raw_input=_arguments(part)
-            )
-        case ToolResult() if part.name != "send_message":
-            yield acp.update_tool_call(
-                part.call_id,
-                status="completed" if part.status == "success" else "failed",
-                content=[acp.tool_content(acp.text_block(part.shown_text or part.text))],
-                raw_output={"text": part.shown_text or part.text},
-            )
-        case _:
-            pass
+def _result(shown_id: str, result: ToolResult) -> Update:
+    images = [acp.image_block(image.data, image.media_type) for image in result.images]
+    content = [acp.tool_content(block) for block in (acp.text_block(result.shown_text or result.text), *images)]
+    return acp.update_tool_call(shown_id, status="completed" if result.status == "success" else "failed", content=content)
 
 
-def permission_call(pending: PendingCall) -> ToolCallUpdate:
-    """Return what an editor shows of a call that waits for a person, with the reason why it asks."""
-    title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
-    return ToolCallUpdate(
-        tool_call_id=pending.call_id,
-        title=title,
-        kind=_kind_of(pending.name),
-        status="pending",
-        raw_input=_arguments(pending.call),
-    )
-
-
-def _kind_of(name: str) -> ToolKind:
-    if any(word in name for word in _EDITS):
-        return "edit"
-    return next((kind for word, kind in _KINDS.items() if word in name), "other")
-
-
-def _arguments(call: ToolCall) -> Any:
-    """Return the arguments of a call as an object; as text where they are none."""
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a call; a text that is no object as the argument `text`."""
     try:
-        return json.loads(call.own_arguments or "{}")
-    except ValueError:
-        return {"text": call.arguments}
-
-
-__all__: Sequence[str] = ["RunUpdates", "Update", "permission_call", "replay"]
+        arguments = json.loads(call.own_arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"text": call.arguments}
